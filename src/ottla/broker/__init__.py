@@ -1,0 +1,1 @@
+"""The broker: where wire, storage, coordinators and the metadata store meet."""

@@ -1,0 +1,1 @@
+"""The only owner of sockets: listening, reading, replying in order, back-pressure, sendfile."""

@@ -1,0 +1,23 @@
+"""The event loop: uvloop where it is installed, asyncio's own where it is not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """`asyncio.run` on the loop of our choice."""
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(main)

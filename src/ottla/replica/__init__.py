@@ -1,0 +1,1 @@
+"""Partitions as this broker holds them: a log, its high watermark, and those who wait for it."""
