@@ -1,0 +1,68 @@
+"""From API key to handler: the one table of what this broker serves."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+from ottla.broker.context import Handler
+from ottla.wire.apis import ApiKey
+
+
+class Route:
+    """An API's versions and its handler, whose module is imported when it is first asked for."""
+
+    __slots__ = ("_handle", "module", "version_max", "version_min")
+
+    def __init__(self, version_min: int, version_max: int, module: str) -> None:
+        self.version_min = version_min
+        self.version_max = version_max
+        self.module = module
+        self._handle: Handler | None = None
+
+    @property
+    def handle(self) -> Handler:
+        if self._handle is None:
+            self._handle = import_module(f"ottla.broker.handlers.{self.module}").handle
+        return self._handle
+
+
+ROUTES: Final[dict[int, Route]] = {
+    ApiKey.PRODUCE: Route(3, 13, "produce"),
+    ApiKey.FETCH: Route(4, 18, "fetch"),
+    ApiKey.LIST_OFFSETS: Route(1, 11, "list_offsets"),
+    ApiKey.METADATA: Route(0, 13, "metadata"),
+    ApiKey.OFFSET_COMMIT: Route(2, 10, "offset_commit"),
+    ApiKey.OFFSET_FETCH: Route(1, 10, "offset_fetch"),
+    ApiKey.FIND_COORDINATOR: Route(0, 6, "find_coordinator"),
+    ApiKey.JOIN_GROUP: Route(0, 9, "join_group"),
+    ApiKey.HEARTBEAT: Route(0, 4, "heartbeat"),
+    ApiKey.LEAVE_GROUP: Route(0, 5, "leave_group"),
+    ApiKey.SYNC_GROUP: Route(0, 5, "sync_group"),
+    ApiKey.DESCRIBE_GROUPS: Route(0, 6, "describe_groups"),
+    ApiKey.LIST_GROUPS: Route(0, 5, "list_groups"),
+    ApiKey.API_VERSIONS: Route(0, 4, "api_versions"),
+    ApiKey.CREATE_TOPICS: Route(2, 7, "create_topics"),
+    ApiKey.DELETE_TOPICS: Route(1, 6, "delete_topics"),
+    ApiKey.DELETE_RECORDS: Route(0, 2, "delete_records"),
+    ApiKey.INIT_PRODUCER_ID: Route(0, 5, "init_producer_id"),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Route(2, 4, "offset_for_leader_epoch"),
+    ApiKey.DESCRIBE_ACLS: Route(1, 3, "acls"),
+    ApiKey.CREATE_ACLS: Route(1, 3, "acls"),
+    ApiKey.DELETE_ACLS: Route(1, 3, "acls"),
+    ApiKey.DESCRIBE_CONFIGS: Route(1, 4, "describe_configs"),
+    ApiKey.ALTER_CONFIGS: Route(0, 2, "alter_configs"),
+    ApiKey.DESCRIBE_LOG_DIRS: Route(1, 5, "describe_log_dirs"),
+    ApiKey.CREATE_PARTITIONS: Route(0, 3, "create_partitions"),
+    ApiKey.DELETE_GROUPS: Route(0, 2, "delete_groups"),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Route(0, 1, "incremental_alter_configs"),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Route(0, 0, "list_partition_reassignments"),
+    ApiKey.OFFSET_DELETE: Route(0, 0, "offset_delete"),
+    ApiKey.DESCRIBE_CLUSTER: Route(0, 2, "describe_cluster"),
+    ApiKey.LIST_CONFIG_RESOURCES: Route(0, 1, "list_config_resources"),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Route(0, 0, "describe_topic_partitions"),
+}
+
+SERVED: Final[dict[int, tuple[int, int]]] = {
+    int(key): (route.version_min, route.version_max) for key, route in ROUTES.items()
+}

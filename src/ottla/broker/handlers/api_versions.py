@@ -1,0 +1,44 @@
+"""ApiVersions (key 18), v0 to v4.
+
+Says which APIs are served, in which versions. A client that asks in a version we do not know gets
+UNSUPPORTED_VERSION in a v0 body and asks again (KIP-511).
+
+v3  client software name and version (KIP-511)     v4  features whose lowest version is 0
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ottla.broker.context import Context
+from ottla.broker.dispatch import SERVED
+from ottla.errors import ErrorCode
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+# librdkafka before 2.6 takes a broker that does not list Produce v0 for one without
+# compression (KAFKA-18659): listed from v0, although v0 to v2 are refused.
+PRODUCE_LISTED_FROM: Final = 0
+
+
+def handle(ctx: Context, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
+    if request is None:
+        return ApiVersionsResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_listed(ApiKey.API_VERSIONS)]
+        )
+    if ctx.version >= 3:
+        name, version = request.client_software_name, request.client_software_version
+        if not SOFTWARE.fullmatch(name) or not SOFTWARE.fullmatch(version):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        ctx.session.software = f"{name} {version}"
+    return ApiVersionsResponse(api_keys=[_listed(key) for key in sorted(SERVED)])
+
+
+def _listed(key: int) -> ApiVersion:
+    version_min, version_max = SERVED[key]
+    if key == ApiKey.PRODUCE:
+        version_min = PRODUCE_LISTED_FROM
+    return ApiVersion(api_key=key, min_version=version_min, max_version=version_max)

@@ -1,0 +1,239 @@
+"""Fetch (key 1), v4 to v18.
+
+Returns each partition's batches from the one that holds the wanted offset, as slices of the log's
+files. With fewer than `min_bytes` it waits, at most `max_wait`, for an append to bring more.
+
+v4   read_committed              v5   log start offset         v7   sessions (KIP-227)
+v9   leader epoch check (KIP-320)         v11  rack and preferred replica (KIP-392)
+v12  diverging epoch (KIP-595)   v13  topic ids (KIP-516)      v15  replica state (KIP-903)
+v16  leader hints (KIP-951)      v18  high watermark in the request (KIP-1166)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from ottla.broker.context import Context
+from ottla.broker.sessions import Key, Plan, Wanted
+from ottla.errors import ErrorCode, KafkaError
+from ottla.replica.partition import READ_COMMITTED, Partition
+from ottla.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+TOPIC_IDS_FROM: Final = 13
+
+
+def handle(ctx: Context, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
+    try:
+        plan = ctx.broker.fetch_sessions.resolve(request, ctx.version, ctx.now_ms)
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code)
+    fetch = Fetch(ctx, request, plan)
+    fetch.collect()
+    if fetch.satisfied or request.max_wait <= 0 or not plan.wanted:
+        return fetch.response()
+    return fetch.park(request.max_wait)
+
+
+class Fetch:
+    """One fetch request on its way: read, and if that is not enough, read again when woken."""
+
+    __slots__ = (
+        "_answers",
+        "_future",
+        "_loop",
+        "_parked_on",
+        "_request",
+        "_scheduled",
+        "_timer",
+        "broker",
+        "plan",
+        "satisfied",
+        "size_max",
+        "version",
+    )
+
+    def __init__(self, ctx: Context, request: FetchRequest, plan: Plan) -> None:
+        self.broker = ctx.broker
+        self.version = ctx.version
+        self.plan = plan
+        self.size_max = min(request.max_bytes, ctx.broker.config.fetch_max_bytes)
+        self.satisfied = False
+        self._request = request
+        self._answers: list[tuple[Key, Wanted, PartitionData]] = []
+        self._scheduled = False
+
+    # reading
+
+    def collect(self) -> None:
+        """Read every wanted partition once, within the byte limits."""
+        size = 0
+        satisfied = False
+        answers = self._answers = []
+        isolation = self._request.isolation_level
+        for key, wanted in self.plan.wanted.items():
+            try:
+                partition = self._find(wanted)
+                data = _read(partition, wanted, self.size_max - size, isolation, size == 0)
+            except KafkaError as error:
+                data = _refused(wanted, error)
+                satisfied = True
+            if data.records:
+                size += len(data.records)
+            elif data.diverging_epoch.epoch >= 0:
+                satisfied = True
+            answers.append((key, wanted, data))
+        self.satisfied = satisfied or size >= self._request.min_bytes
+
+    def _find(self, wanted: Wanted) -> Partition:
+        broker = self.broker
+        name = wanted.topic
+        if self.version >= TOPIC_IDS_FROM:
+            name = broker.image.topic_name(wanted.topic_id)
+            if not name:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return broker.partitions.find(name, wanted.index)
+
+    def response(self) -> FetchResponse:
+        session = self.plan.session
+        topics: list[FetchableTopicResponse] = []
+        served: list[Key] = []
+        for key, wanted, data in self._answers:
+            if self.plan.incremental and not _changed(wanted, data):
+                continue
+            wanted.high_watermark = data.high_watermark
+            wanted.start_offset = data.log_start_offset
+            if data.records:
+                served.append(key)
+            last = topics[-1] if topics else None
+            if last is None or last.topic != wanted.topic or last.topic_id != wanted.topic_id:
+                last = FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id)
+                topics.append(last)
+            last.partitions.append(data)
+        if session is None:
+            return FetchResponse(responses=topics)
+        session.serve_last(served)
+        return FetchResponse(session_id=session.id, responses=topics)
+
+    # waiting
+
+    def park(self, max_wait_ms: int) -> asyncio.Future[FetchResponse]:
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[FetchResponse] = self._loop.create_future()
+        self._timer = self._loop.call_later(max_wait_ms / 1000, self._finish)
+        self._parked_on = [
+            self.broker.partitions.find(data_topic, wanted.index)
+            for wanted in self.plan.wanted.values()
+            if (data_topic := self._name(wanted)) is not None
+        ]
+        for partition in self._parked_on:
+            partition.waiting.add(self._wake)
+        return self._future
+
+    def _name(self, wanted: Wanted) -> str | None:
+        if self.version >= TOPIC_IDS_FROM:
+            return self.broker.image.topic_name(wanted.topic_id)
+        return wanted.topic
+
+    def _wake(self) -> None:
+        """An append happened. Look once, after all that came with it has been appended."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        self._scheduled = False
+        if self._future.done():
+            return
+        self.collect()
+        if self.satisfied:
+            self._resolve()
+
+    def _finish(self) -> None:
+        """The wait is over: answer with what there is."""
+        if not self._future.done():
+            self.collect()
+            self._resolve()
+
+    def _resolve(self) -> None:
+        self._timer.cancel()
+        for partition in self._parked_on:
+            partition.waiting.discard(self._wake)
+        self._future.set_result(self.response())
+
+
+def _read(
+    partition: Partition, wanted: Wanted, size_left: int, isolation: int, first: bool
+) -> PartitionData:
+    partition.check_epoch(wanted.current_leader_epoch)
+    if wanted.last_fetched_epoch >= 0:
+        diverging = _diverging(partition, wanted)
+        if diverging is not None:
+            return diverging
+    read = partition.read(
+        wanted.fetch_offset,
+        size_max=max(0, min(wanted.size_max, size_left)),
+        isolation=isolation,
+        whole_first_batch=first,
+    )
+    aborted = None
+    if isolation == READ_COMMITTED:
+        aborted = [
+            AbortedTransaction(producer_id=producer_id, first_offset=offset)
+            for producer_id, offset in read.aborted or ()
+        ]
+    return PartitionData(
+        partition_index=wanted.index,
+        high_watermark=read.high_watermark,
+        last_stable_offset=read.last_stable_offset,
+        log_start_offset=read.start_offset,
+        aborted_transactions=aborted,
+        records=read.records if read.records is not None else b"",
+    )
+
+
+def _diverging(partition: Partition, wanted: Wanted) -> PartitionData | None:
+    """KIP-595: the reader's last batch is of an epoch that ended earlier here; it must go back."""
+    epoch, end_offset = partition.log.epoch_end_offset(wanted.last_fetched_epoch)
+    if epoch == wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
+        return None
+    if epoch < 0 or end_offset < 0:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    return PartitionData(
+        partition_index=wanted.index,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log.start_offset,
+        diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end_offset),
+        records=b"",
+    )
+
+
+def _refused(wanted: Wanted, error: KafkaError) -> PartitionData:
+    return PartitionData(
+        partition_index=wanted.index,
+        error_code=error.code,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        aborted_transactions=None,
+        records=b"",
+    )
+
+
+def _changed(wanted: Wanted, data: PartitionData) -> bool:
+    """An incremental response names only the partitions that have news."""
+    return bool(
+        data.records
+        or data.error_code
+        or data.diverging_epoch.epoch >= 0
+        or data.high_watermark != wanted.high_watermark
+        or data.log_start_offset != wanted.start_offset
+    )

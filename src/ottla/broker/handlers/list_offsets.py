@@ -1,0 +1,97 @@
+"""ListOffsets (key 2), v1 to v11.
+
+Offsets by time. The special times are: -1 the end (for read_committed the last stable offset), -2 the
+start, -3 the record with the largest timestamp, -4 the start of what is on local disk, -5 the end of
+what is in tiered storage, -6 the start of what awaits upload to it. There is no tiered storage, so -4
+is the start and -5 and -6 know no offset.
+
+v2  isolation level      v4  leader epoch (KIP-320)      v7  -3 (KIP-734)      v8  -4 (KIP-405)
+v9  -5 (KIP-1005)        v11  -6 (KIP-1023)
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.broker.context import Context
+from ottla.errors import ErrorCode, KafkaError
+from ottla.replica.partition import READ_COMMITTED, Partition
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+
+# The version in which each special time appeared; an older request may not name it.
+FROM_VERSION: Final = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+
+
+def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for asked in topic.partitions:
+            try:
+                partition = ctx.broker.partitions.find(topic.name, asked.partition_index)
+                answers.append(_answer(partition, asked, request.isolation_level, ctx.version))
+            except KafkaError as error:
+                answers.append(
+                    ListOffsetsPartitionResponse(
+                        partition_index=asked.partition_index,
+                        error_code=error.code,
+                        timestamp=-1,
+                        offset=-1,
+                        leader_epoch=-1,
+                    )
+                )
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _answer(
+    partition: Partition, asked: ListOffsetsPartition, isolation: int, version: int
+) -> ListOffsetsPartitionResponse:
+    partition.check_epoch(asked.current_leader_epoch)
+    time = asked.timestamp
+    if version < FROM_VERSION.get(time, 0) or time < EARLIEST_PENDING_UPLOAD:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    committed = isolation == READ_COMMITTED
+    end = partition.last_stable_offset if committed else partition.high_watermark
+    timestamp, offset, epoch = _find(partition, time, end)
+    return ListOffsetsPartitionResponse(
+        partition_index=partition.index, timestamp=timestamp, offset=offset, leader_epoch=epoch
+    )
+
+
+def _find(partition: Partition, time: int, end: int) -> tuple[int, int, int]:
+    """Timestamp, offset and leader epoch; -1 where there is none."""
+    log = partition.log
+    if time == LATEST:
+        return -1, end, partition.leader_epoch
+    if time in (EARLIEST, EARLIEST_LOCAL):
+        start = log.start_offset
+        return -1, start, log.epoch_at(start)
+    if time in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return -1, -1, -1
+    if time == MAX_TIMESTAMP:
+        found = log.max_timestamp(end_offset=end)
+    else:
+        found = log.offset_for_time(time, end_offset=end)
+    if found is None:
+        return -1, -1, -1
+    offset, timestamp, epoch = found
+    return timestamp, offset, epoch

@@ -1,0 +1,105 @@
+"""Produce (key 0), v3 to v13.
+
+Appends each partition's batch in the order requests arrive; waits for the in-sync replicas only when
+acks is all. With acks 0 there is no response: an error closes the connection, which is all that such
+a client can notice.
+
+v5   log start offset             v7   zstd (KIP-110)          v8   per-record errors (KIP-467)
+v10  leader hints (KIP-951)       v12  implicit AddPartitionsToTxn (KIP-890)
+v13  topic ids (KIP-516)
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.broker.context import Context
+from ottla.errors import ErrorCode, KafkaError
+from ottla.records.batch import ZSTD, read_header
+from ottla.replica.partition import Partition
+from ottla.wire.connection import ProtocolError
+from ottla.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+ACKS: Final = (-1, 0, 1)
+ZSTD_FROM: Final = 7
+TOPIC_IDS_FROM: Final = 13
+
+
+def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | None:
+    version, now_ms = ctx.version, ctx.now_ms
+    failed: KafkaError | None = None
+    topics = []
+    for topic in request.topic_data:
+        if version >= TOPIC_IDS_FROM:
+            name = ctx.broker.image.topic_name(topic.topic_id)
+        else:
+            name = topic.name
+        held = ctx.broker.partitions.of_topic(name)
+        answers = []
+        for data in topic.partition_data:
+            try:
+                if request.acks not in ACKS:
+                    raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+                partition = held.get(data.index)
+                if partition is None:
+                    raise KafkaError(_unknown(version))
+                answers.append(_append(partition, data.index, data.records, version, now_ms))
+            except KafkaError as error:
+                failed = error
+                answers.append(_refused(data.index, error))
+        topics.append(
+            TopicProduceResponse(
+                name=topic.name, topic_id=topic.topic_id, partition_responses=answers
+            )
+        )
+    if request.acks == 0:
+        if failed is not None:
+            raise ProtocolError(f"a produce with acks=0 failed: {failed}")
+        return None
+    return ProduceResponse(responses=topics)
+
+
+def _append(
+    partition: Partition, index: int, data: memoryview | bytes | None, version: int, now_ms: int
+) -> PartitionProduceResponse:
+    if data is None or not len(data):
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request carries one batch")
+    if version < ZSTD_FROM and read_header(data).compression == ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later"
+        )
+    appended = partition.append(memoryview(data), now_ms)
+    return PartitionProduceResponse(
+        index=index,
+        base_offset=appended.first_offset,
+        log_append_time=appended.append_time_ms,
+        log_start_offset=appended.log_start_offset,
+    )
+
+
+def _unknown(version: int) -> ErrorCode:
+    if version >= TOPIC_IDS_FROM:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _refused(index: int, error: KafkaError) -> PartitionProduceResponse:
+    records = [
+        BatchIndexAndErrorMessage(batch_index=record, batch_index_error_message=message)
+        for record, message in getattr(error, "records", ())
+    ]
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        log_append_time=-1,
+        log_start_offset=-1,
+        record_errors=records,
+        error_message=error.message or None,
+    )

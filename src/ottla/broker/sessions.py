@@ -1,0 +1,183 @@
+"""Fetch sessions (KIP-227): a consumer names its partitions once, then only what changes.
+
+A session's epoch counts its requests: 0 asks for a new session, -1 for none (and ends the one that
+it names), n > 0 continues. A request with another epoch than the one expected was lost or repeated
+on the way and is refused, so that both sides always hold the same list.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+
+NEW_SESSION: Final = 0
+NO_SESSION: Final = -1
+EPOCH_MAX: Final = 2**31 - 1
+EVICTABLE_AFTER_MS: Final = 120_000
+
+# Partitions are told apart as the client names them: by topic id from v13 on, by name before.
+Key = tuple[bytes | str, int]
+
+
+class Wanted:
+    """One partition that a client reads, and what it was last told of it."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "high_watermark",
+        "index",
+        "last_fetched_epoch",
+        "size_max",
+        "start_offset",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, topic: FetchTopic, partition: FetchPartition) -> None:
+        self.topic = topic.topic
+        self.topic_id = topic.topic_id
+        self.index = partition.partition
+        self.high_watermark = -1
+        self.start_offset = -1
+        self.update(partition)
+
+    def update(self, partition: FetchPartition) -> None:
+        self.fetch_offset = partition.fetch_offset
+        self.size_max = partition.partition_max_bytes
+        self.current_leader_epoch = partition.current_leader_epoch
+        self.last_fetched_epoch = partition.last_fetched_epoch
+
+
+class FetchSession:
+    """The partitions that one client reads, in the order in which they are served."""
+
+    __slots__ = ("by_id", "epoch", "id", "used_ms", "wanted")
+
+    def __init__(self, session_id: int, wanted: dict[Key, Wanted], *, by_id: bool) -> None:
+        self.id = session_id
+        self.epoch = 1  # what the next request must say
+        self.wanted = wanted
+        self.by_id = by_id
+        self.used_ms = 0
+
+    def advance(self) -> None:
+        self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
+
+    def serve_last(self, keys: Iterable[Key]) -> None:
+        """Those who got records now come last next time, so that no partition starves."""
+        for key in keys:
+            found = self.wanted.pop(key, None)
+            if found is not None:
+                self.wanted[key] = found
+
+
+class Plan:
+    """What a fetch request asks for, after its session was looked up."""
+
+    __slots__ = ("incremental", "session", "wanted")
+
+    def __init__(
+        self, wanted: dict[Key, Wanted], session: FetchSession | None, *, incremental: bool
+    ) -> None:
+        self.wanted = wanted
+        self.session = session
+        self.incremental = incremental
+
+
+class FetchSessions:
+    """The cache of sessions, `slots` at most; one that was idle for long makes room."""
+
+    def __init__(self, slots: int, *, seed: int | None = None) -> None:
+        self._slots = slots
+        self._random = random.Random(seed)
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def resolve(self, request: FetchRequest, version: int, now_ms: int) -> Plan:
+        """The partitions of this request. Raises KafkaError for a session that is not so."""
+        by_id = version >= 13
+        epoch = request.session_epoch
+        if version < 7 or epoch == NO_SESSION:
+            self._sessions.pop(request.session_id, None)
+            return Plan(_full(request, by_id), None, incremental=False)
+        if epoch == NEW_SESSION:
+            self._sessions.pop(request.session_id, None)
+            wanted = _full(request, by_id)
+            return Plan(wanted, self._create(wanted, by_id, now_ms), incremental=False)
+        session = self._continue(request, by_id, now_ms)
+        _apply(session, request)
+        if not session.wanted:
+            del self._sessions[session.id]
+            return Plan(session.wanted, None, incremental=False)
+        return Plan(session.wanted, session, incremental=True)
+
+    def _continue(self, request: FetchRequest, by_id: bool, now_ms: int) -> FetchSession:
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != request.session_epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.by_id != by_id:
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.advance()
+        session.used_ms = now_ms
+        self._sessions.move_to_end(session.id)
+        return session
+
+    def _create(
+        self, wanted: dict[Key, Wanted], by_id: bool, now_ms: int
+    ) -> FetchSession | None:
+        if not wanted or not self._make_room(now_ms):
+            return None
+        session_id = 0
+        while session_id == 0 or session_id in self._sessions:
+            session_id = self._random.randint(1, EPOCH_MAX)
+        session = FetchSession(session_id, wanted, by_id=by_id)
+        session.used_ms = now_ms
+        self._sessions[session_id] = session
+        return session
+
+    def _make_room(self, now_ms: int) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if now_ms - oldest.used_ms < EVICTABLE_AFTER_MS:
+            return False
+        del self._sessions[oldest.id]
+        return True
+
+
+def _full(request: FetchRequest, by_id: bool) -> dict[Key, Wanted]:
+    wanted: dict[Key, Wanted] = {}
+    for topic in request.topics:
+        name: bytes | str = topic.topic_id if by_id else topic.topic
+        for partition in topic.partitions:
+            wanted[name, partition.partition] = Wanted(topic, partition)
+    return wanted
+
+
+def _apply(session: FetchSession, request: FetchRequest) -> None:
+    """Add, change and forget partitions as an incremental request says."""
+    wanted = session.wanted
+    for topic in request.topics:
+        name: bytes | str = topic.topic_id if session.by_id else topic.topic
+        for partition in topic.partitions:
+            known = wanted.get((name, partition.partition))
+            if known is None:
+                wanted[name, partition.partition] = Wanted(topic, partition)
+            else:
+                known.update(partition)
+    for forgotten in request.forgotten_topics_data:
+        name = forgotten.topic_id if session.by_id else forgotten.topic
+        for index in forgotten.partitions:
+            wanted.pop((name, index), None)

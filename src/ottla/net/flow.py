@@ -1,0 +1,25 @@
+"""The limits that keep one client from hurting the broker or another client."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Replies that a client has not taken yet. Past this no further request of its is served, so a
+# client that never reads costs this much memory (and one response) and no more.
+OUTBOX_BYTES_MAX: Final = 1024 * 1024
+
+# Produce requests of one connection that may wait for replicas at the same time. Every other
+# waiting request holds up its connection alone, as in Kafka.
+OVERLAPPING_PRODUCES_MAX: Final = 64
+
+# What one connection may write before the others have their turn.
+TURN_BYTES_MAX: Final = 4 * 1024 * 1024
+
+# Parts that go into one system call.
+GATHER_PARTS_MAX: Final = 64
+
+# Connections taken from the listener before the others have their turn.
+ACCEPTS_PER_TURN: Final = 64
+
+# How long to leave the listener alone when the process has run out of descriptors.
+ACCEPT_PAUSE_S: Final = 0.1

@@ -1,0 +1,121 @@
+"""One partition as this broker holds it: the log, who leads it, and how far it is committed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.records.batch import build_batch
+from ottla.records.record import Record
+from ottla.replica.waiting import Waiting
+from ottla.slices import FileSlice
+from ottla.storage.log import Appended, Log
+
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+
+
+class Read:
+    """What a fetch found in one partition."""
+
+    __slots__ = ("aborted", "high_watermark", "last_stable_offset", "records", "start_offset")
+
+    def __init__(
+        self,
+        *,
+        records: FileSlice | None,
+        high_watermark: int,
+        last_stable_offset: int,
+        start_offset: int,
+        aborted: list[tuple[int, int]] | None,
+    ) -> None:
+        self.records = records
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.start_offset = start_offset
+        self.aborted = aborted
+
+
+class Partition:
+    """The leader's view. With one replica everything written is committed at once."""
+
+    __slots__ = ("high_watermark", "index", "leader_epoch", "log", "topic", "topic_id", "waiting")
+
+    def __init__(
+        self, topic: str, index: int, *, topic_id: bytes, leader_epoch: int, log: Log
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.leader_epoch = leader_epoch
+        self.log = log
+        self.high_watermark = log.end_offset
+        self.waiting = Waiting()
+
+    def __repr__(self) -> str:
+        return f"Partition({self.topic}-{self.index})"
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to here every transaction is decided."""
+        unstable = self.log.first_unstable_offset
+        if unstable is None or unstable > self.high_watermark:
+            return self.high_watermark
+        return unstable
+
+    def append(self, data: memoryview, now_ms: int) -> Appended:
+        """A client's batch, into the log as the leader writes it."""
+        appended = self.log.append(data, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        self.high_watermark = self.log.end_offset
+        if len(self.waiting):
+            self.waiting.wake_all()
+        return appended
+
+    def append_records(self, records: list[Record], now_ms: int) -> int:
+        """A coordinator's records, as one batch; returns the offset of the first."""
+        batch = bytearray(build_batch(records))
+        return self.append(memoryview(batch), now_ms).first_offset
+
+    def read(
+        self, offset: int, *, size_max: int, isolation: int, whole_first_batch: bool
+    ) -> Read:
+        """Batches from the one that holds `offset`, as far as this reader may see."""
+        log = self.log
+        stable = self.last_stable_offset
+        end = stable if isolation == READ_COMMITTED else self.high_watermark
+        records = None
+        if size_max > 0 or offset != end:
+            records = log.read(
+                offset, size_max=size_max, end_offset=end, whole_first_batch=whole_first_batch
+            )
+        aborted = None
+        if isolation == READ_COMMITTED:
+            aborted = log.aborted(offset, end) if records is not None else []
+        return Read(
+            records=records,
+            high_watermark=self.high_watermark,
+            last_stable_offset=stable,
+            start_offset=log.start_offset,
+            aborted=aborted,
+        )
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """KIP-320: a reader that knows another leader than us is told so. -1 knows none."""
+        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
+            return
+        if current_leader_epoch < self.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def delete_records(self, before_offset: int) -> int:
+        """Move the log's start; -1 means the high watermark. Returns the new start."""
+        target = self.high_watermark if before_offset == -1 else before_offset
+        if target < 0 or target > self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.topic}-{self.index} holds offsets {self.log.start_offset} to "
+                f"{self.high_watermark}; {before_offset} is not among them",
+            )
+        start = self.log.delete_records(target)
+        self.waiting.wake_all()
+        return start
