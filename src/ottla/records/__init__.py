@@ -1,0 +1,1 @@
+"""Record batches as bytes: checked, patched, built and read, without any I/O."""
