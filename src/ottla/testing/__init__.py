@@ -1,0 +1,1 @@
+"""What a test needs: clusters in this process, a clock moved by hand, disks that fail."""

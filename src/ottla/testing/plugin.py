@@ -1,0 +1,1 @@
+"""The pytest plugin: fixtures `kafka` and `kafka_session`."""
