@@ -20,6 +20,32 @@ Attributes: bits 0-2 compression, 3 timestamp type (1 = LogAppendTime), 4 transa
 6 base timestamp holds the delete horizon (KIP-534).
 
 A batch passes through the broker by these 61 bytes alone; nobody on that path looks at its records.
+What `check_batches` answers, by who wrote the batch:
+
+    what is wrong                                       client             coordinator  leader
+    no batch at all                                     INVALID_RECORD     the same     fine
+    more than one batch (Produce v3 and later)          INVALID_RECORD     fine         fine
+    a last batch that is cut off                        CORRUPT_MESSAGE    the same     left out
+    a size below 61, a magic that does not exist        CORRUPT_MESSAGE    the same     the same
+    magic 0 or 1 (messages of Produce v0 to v2)         INVALID_RECORD     the same     the same
+    larger than `batch_size_max`                        MESSAGE_TOO_LARGE  the same     fine
+    checksum                                            CORRUPT_MESSAGE    the same     the same
+    compression type 5, 6 or 7            UNSUPPORTED_COMPRESSION_TYPE     the same     the same
+    record count below 1, or not last offset delta + 1  INVALID_RECORD     the same     fine
+    record count or last offset delta below 0           INVALID_RECORD     the same     the same
+    base offset other than 0                            INVALID_RECORD     fine         fine
+    a control batch                                     INVALID_RECORD     fine         fine
+    a producer id without epoch or sequence             INVALID_RECORD     fine         fine
+    transactional without a producer id                 INVALID_RECORD     fine         fine
+    timestamp type LogAppendTime                        INVALID_TIMESTAMP  fine         fine
+
+Kafka 4 answers the same but for three things. It drops a torn tail after a whole batch and
+calls a torn first one INVALID_RECORD; here a client that miscounts its bytes is told so. It has
+no name for an unknown codec. And it looks into every record, which here only a compacted topic
+asks for (`records_without_key`).
+
+A leader's batches may be compacted, so that counts and deltas no longer match, and may end
+anywhere, as a fetch is cut by size. zstd before Produce v7 is the handler's: `uses_zstd`.
 """
 
 from __future__ import annotations
@@ -31,8 +57,9 @@ from enum import IntEnum
 from crc32c import crc32c
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records import compression as codecs
 from ottla.records.checksum import Buffer
+from ottla.records.compression import NONE, compress
+from ottla.records.compression import ZSTD as ZSTD
 from ottla.records.record import Record, write_records
 
 LOG_OVERHEAD = 12  # base offset and length: what `length` does not count
@@ -72,6 +99,10 @@ class Origin(IntEnum):
     CLIENT = 0
     COORDINATOR = 1
     LEADER = 2
+
+
+_CLIENT = Origin.CLIENT  # looking a member up by name costs more than the comparison
+_LEADER = Origin.LEADER
 
 
 class BatchHeader:
@@ -192,33 +223,12 @@ def check_batches(
 ) -> list[BatchHeader]:
     """The headers of the batches in `data`, all of them fit to be appended; or KafkaError.
 
-        what is wrong                                       client             coordinator  leader
-        no batch at all                                     INVALID_RECORD     the same     fine
-        more than one batch (Produce v3 and later)          INVALID_RECORD     fine         fine
-        a last batch that is cut off                        CORRUPT_MESSAGE    the same     left out
-        a size below 61, a magic that does not exist        CORRUPT_MESSAGE    the same     the same
-        magic 0 or 1 (messages of Produce v0 to v2)         INVALID_RECORD     the same     the same
-        larger than `batch_size_max`                        MESSAGE_TOO_LARGE  the same     fine
-        checksum                                            CORRUPT_MESSAGE    the same     the same
-        compression type 5, 6 or 7            UNSUPPORTED_COMPRESSION_TYPE     the same     the same
-        record count below 1, or not last offset delta + 1  INVALID_RECORD     the same     fine
-        base offset other than 0                            INVALID_RECORD     fine         fine
-        a control batch                                     INVALID_RECORD     fine         fine
-        a producer id without epoch or sequence             INVALID_RECORD     fine         fine
-        transactional without a producer id                 INVALID_RECORD     fine         fine
-        timestamp type LogAppendTime                        INVALID_TIMESTAMP  fine         fine
-
-    Kafka 4 answers the same but for three things. It drops a torn tail after a whole batch and
-    calls a torn first one INVALID_RECORD; here a client that miscounts its bytes is told so. It has
-    no name for an unknown codec. And it looks into every record, which here only a compacted topic
-    asks for (`records_without_key`).
-
-    A leader's batches may be compacted, so that counts and deltas no longer match, and may end
-    anywhere, as a fetch is cut by size. zstd before Produce v7 is the handler's: `uses_zstd`.
+    The table at the head of this file says which error stands for what, and whom it is asked of.
     """
     view = data if isinstance(data, memoryview) else memoryview(data)
     end = len(view)
-    from_leader = origin is Origin.LEADER
+    from_leader = origin is _LEADER
+    from_client = origin is _CLIENT
     headers: list[BatchHeader] = []
     position = 0
     while position < end:
@@ -226,26 +236,38 @@ def check_batches(
             if from_leader:
                 break
             raise _no_header(view, position)
-        fields = _HEADER.unpack_from(view, position)
-        size: int = fields[1] + LOG_OVERHEAD
+        # fmt: off
+        (base_offset, length, leader_epoch, magic, crc, attributes, last_offset_delta,
+         base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence,
+         record_count) = _HEADER.unpack_from(view, position)
+        # fmt: on
+        size: int = length + LOG_OVERHEAD
         following = position + size
-        if fields[3] != MAGIC or size < BATCH_OVERHEAD:
-            raise _not_a_batch(size, fields[3], position)
+        if magic != MAGIC or size < BATCH_OVERHEAD:
+            raise _not_a_batch(size, magic, position)
         if not from_leader and size > batch_size_max:
             raise _too_large(size, batch_size_max)
         if following > end:
             if from_leader:
                 break
             raise _torn(position)
-        if position > 0 and origin is Origin.CLIENT:
+        if from_client and position > 0:
             raise KafkaError(ErrorCode.INVALID_RECORD, "more than one record batch")
-        if fields[4] != crc32c(view[position + CRC_DATA_POSITION : following]):
+        if crc != crc32c(view[position + CRC_DATA_POSITION : following]):
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"wrong checksum in batch at {position}")
-        header = BatchHeader(position, fields[0], size, *fields[2:])
-        if header.attributes & COMPRESSION_MASK > COMPRESSION_MAX:
-            raise _unknown_codec(header)
-        if not from_leader:
-            _check_leader_append(header, origin is Origin.CLIENT)
+        if attributes & COMPRESSION_MASK > COMPRESSION_MAX:
+            raise _unknown_codec(attributes)
+        # fmt: off
+        header = BatchHeader(
+            position, base_offset, size, leader_epoch, magic, crc, attributes, last_offset_delta,
+            base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, record_count,
+        )
+        # fmt: on
+        if from_leader:
+            if last_offset_delta < 0 or record_count < 0:
+                raise _invalid(f"{record_count} records, last offset delta {last_offset_delta}")
+        else:
+            _check_leader_append(header, from_client)
         headers.append(header)
         position = following
     if not headers and not from_leader:
@@ -256,7 +278,7 @@ def check_batches(
 def uses_zstd(data: Buffer) -> bool:
     """Whether a client's payload is zstd, which Produce allows from v7 on (KIP-110)."""
     position = CRC_DATA_POSITION + 1  # the low byte of the attributes
-    return len(data) > position and data[position] & COMPRESSION_MASK == codecs.ZSTD
+    return len(data) > position and data[position] & COMPRESSION_MASK == ZSTD
 
 
 def patch(data: memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
@@ -282,7 +304,7 @@ def build_batch(
     records: Sequence[Record],
     *,
     base_offset: int = 0,
-    compression: int = codecs.NONE,
+    compression: int = NONE,
     leader_epoch: int = -1,
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = -1,
@@ -321,7 +343,7 @@ def build_batch(
         record_count=len(records),
     )
     payload = write_records(records, range(len(records)), base_timestamp)
-    return write_batch(header, codecs.compress(compression, payload))
+    return write_batch(header, compress(compression, payload))
 
 
 def write_batch(header: BatchHeader, payload: Buffer) -> bytes:
@@ -394,10 +416,9 @@ def _torn(position: int) -> KafkaError:
     return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch at {position} is cut off")
 
 
-def _unknown_codec(header: BatchHeader) -> KafkaError:
-    return KafkaError(
-        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type {header.compression}"
-    )
+def _unknown_codec(attributes: int) -> KafkaError:
+    codec = attributes & COMPRESSION_MASK
+    return KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type {codec}")
 
 
 def _invalid(message: str) -> KafkaError:

@@ -59,14 +59,23 @@ def compress(codec: int, data: Buffer, *, level: int | None = None) -> bytes:
     if codec == NONE:
         return bytes(data)
     if codec == GZIP:
-        return bytes(cramjam.gzip.compress(data, level=GZIP_LEVEL if level is None else level))
+        return bytes(
+            cramjam.gzip.compress(data, level=GZIP_LEVEL if level is None or level < 0 else level)
+        )
     if codec == SNAPPY:
         return _compress_xerial(data)
     if codec == LZ4:
-        return bytes(cramjam.lz4.compress(data, level=LZ4_LEVEL if level is None else level))
+        return _compress_lz4(data, LZ4_LEVEL if level is None else level)
     if codec == ZSTD:
         return bytes(cramjam.zstd.compress(data, level=ZSTD_LEVEL if level is None else level))
     raise _unknown(codec)
+
+
+def _compress_lz4(data: Buffer, level: int) -> bytes:
+    """Blocks that do not refer to each other: the Java client reads no others."""
+    compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+    compressor.compress(data)
+    return bytes(compressor.finish())
 
 
 def decompress(codec: int, data: Buffer, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> bytes:

@@ -29,6 +29,17 @@ VARLONG_BITS_MAX = 70
 _PAYLOAD_POSITION = 61  # batch.BATCH_OVERHEAD; batch.py imports this module
 
 
+class RecordErrors(KafkaError):
+    """INVALID_RECORD, with what is wrong with which record of the batch (KIP-467)."""
+
+    def __init__(self, records: list[tuple[int, str]]) -> None:
+        super().__init__(
+            ErrorCode.INVALID_RECORD,
+            f"{len(records)} records were refused, the first because: {records[0][1]}",
+        )
+        self.records = records
+
+
 class Record:
     """One record with its offset and timestamp made whole."""
 
@@ -77,11 +88,19 @@ def read_records(
     payload that does not unpack or is not all there, MESSAGE_TOO_LARGE for more than `size_max`.
     """
     payload = read_payload(data, header, size_max=size_max)
-    count = header.record_count
-    _check_count(count, len(payload))
-    base_offset = header.base_offset
-    base_timestamp = header.base_timestamp
-    append_time = header.max_timestamp if header.log_append_time else None
+    _check_count(header.record_count, len(payload))
+    records = _parse(payload, header.record_count, header.base_offset, header.base_timestamp)
+    if records and records[-1].offset > header.last_offset:
+        raise _invalid("offset delta beyond the batch's last")
+    if header.log_append_time:
+        for record in records:
+            record.timestamp = header.max_timestamp
+    return records
+
+
+def _parse(payload: bytes, count: int, base_offset: int, base_timestamp: int) -> list[Record]:
+    """Every varint's first byte is read in place: most have no second, and a call costs more."""
+    payload_size = len(payload)
     delta_last = -1
     records: list[Record] = []
     position = 0
@@ -92,14 +111,13 @@ def read_records(
             if length > 0x7F:
                 length, position = _varint(payload, position, length)
             end = position + (length >> 1)
-            if length & 1 or end > len(payload):
+            if length & 1 or end > payload_size:
                 raise _invalid("record length")
-            position += 1  # attributes
-            delta = payload[position]
-            position += 1
-            if delta > 0x7F:
-                delta, position = _varlong(payload, position, delta)
-            timestamp = base_timestamp + ((delta >> 1) ^ -(delta & 1))
+            timestamp_delta = payload[position + 1]  # after the attributes
+            position += 2
+            if timestamp_delta > 0x7F:
+                timestamp_delta, position = _varlong(payload, position, timestamp_delta)
+            timestamp = base_timestamp + ((timestamp_delta >> 1) ^ -(timestamp_delta & 1))
             delta = payload[position]
             position += 1
             if delta > 0x7F:
@@ -133,22 +151,28 @@ def read_records(
                 position += 1
             if position != end:
                 raise _invalid("record size")
-            if append_time is not None:
-                timestamp = append_time
             records.append(Record(base_offset + delta, timestamp, key, value, headers))
     except IndexError:
         raise _invalid("a record is cut off") from None
-    _check_end(position, len(payload), delta_last, header)
+    if position != payload_size:
+        raise _invalid("bytes after the last record")
     return records
+
+
+def check_keys(data: Buffer, header: BatchHeader, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> None:
+    """A compacted topic takes no record without a key, and so no batch that has one.
+
+    Produce names the records from v8 on: `RecordErrors.records` holds them.
+    """
+    indexes = records_without_key(data, header, size_max=size_max)
+    if indexes:
+        raise RecordErrors([(index, "a compacted topic needs a key") for index in indexes])
 
 
 def records_without_key(
     data: Buffer, header: BatchHeader, *, size_max: int = DECOMPRESSED_SIZE_MAX
 ) -> list[int]:
-    """Which records of a batch, counted from 0, have no key.
-
-    A compacted topic takes none of them; Produce from v8 on names them one by one (KIP-467).
-    """
+    """Which records of a batch, counted from 0, have no key."""
     payload = read_payload(data, header, size_max=size_max)
     _check_count(header.record_count, len(payload))
     indexes: list[int] = []
@@ -297,13 +321,6 @@ def _check_count(count: int, size: int) -> None:
     """A count that the payload cannot hold is refused before anything is made for it."""
     if count < 0 or count * RECORD_SIZE_MIN > size:
         raise _invalid(f"{count} records in {size} bytes")
-
-
-def _check_end(position: int, size: int, delta_last: int, header: BatchHeader) -> None:
-    if position != size:
-        raise _invalid("bytes after the last record")
-    if delta_last > header.last_offset_delta:
-        raise _invalid("offset delta beyond the batch's last")
 
 
 def _invalid(what: str) -> KafkaError:
