@@ -1,0 +1,1 @@
+"""Kafka's wire protocol, without I/O: bytes to messages and back."""

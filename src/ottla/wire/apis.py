@@ -1,0 +1,84 @@
+"""The table of APIs: key, name, versions, and the classes of request and response.
+
+The versions are those that Ottla can read and write; which of them a broker serves is the broker's
+own list. A module of messages is imported when its API is first used: all of them together would
+take a good part of the time in which a broker should have started.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final, Protocol
+
+from ottla.wire.messages.table import ROWS, ApiKey
+from ottla.wire.primitives import Buffer, Message
+
+__all__ = ["APIS", "Api", "ApiKey", "MessageType"]
+
+
+class MessageType(Protocol):
+    """The class of a request or a response."""
+
+    def read(self, data: Buffer, position: int, version: int) -> tuple[Message, int]: ...
+
+
+class Api:
+    """One kind of request, and the response to it."""
+
+    __slots__ = (
+        "_module",
+        "_request",
+        "_response",
+        "flexible_from",
+        "key",
+        "name",
+        "version_max",
+        "version_min",
+    )
+
+    def __init__(
+        self,
+        key: int,
+        module: str,
+        name: str,
+        version_min: int,
+        version_max: int,
+        flexible_from: int,
+    ) -> None:
+        self.key = key
+        self.name = name
+        self.version_min = version_min
+        self.version_max = version_max
+        self.flexible_from = flexible_from
+        self._module = module
+        self._request: MessageType | None = None
+        self._response: MessageType | None = None
+
+    @property
+    def request(self) -> MessageType:
+        return self._request or self._load()[0]
+
+    @property
+    def response(self) -> MessageType:
+        return self._response or self._load()[1]
+
+    def request_header_version(self, version: int) -> int:
+        return 2 if version >= self.flexible_from else 1
+
+    def response_header_version(self, version: int) -> int:
+        """ApiVersions keeps v0: who asks for it does not know our versions yet (KIP-511)."""
+        return 1 if version >= self.flexible_from and self.key != ApiKey.API_VERSIONS else 0
+
+    def _load(self) -> tuple[MessageType, MessageType]:
+        module = import_module(f"ottla.wire.messages.{self._module}")
+        request: MessageType = getattr(module, f"{self.name}Request")
+        response: MessageType = getattr(module, f"{self.name}Response")
+        self._request = request
+        self._response = response
+        return request, response
+
+    def __repr__(self) -> str:
+        return f"Api({self.key}, {self.name!r}, v{self.version_min} to v{self.version_max})"
+
+
+APIS: Final[dict[int, Api]] = {row[0]: Api(*row) for row in ROWS}

@@ -1,0 +1,1 @@
+"""Every message of Kafka's protocol, generated: one module per API."""

@@ -1,0 +1,432 @@
+"""The types that Kafka's messages are made of: how each is read from bytes and written to them.
+
+Readers take `(data, position)` and give `(value, next position)`. `data` ends where the message's
+frame ends, so its length is the bound that every length and count on the wire is checked against
+before anything is allocated. They raise MalformedError, or one of the READ_ERRORS that indexing,
+struct and UTF-8 decoding raise by themselves: a message's own `read` turns those into
+MalformedError, which keeps the readers free of checks that Python does anyway.
+
+"Compact" is the encoding of flexible versions (KIP-482): lengths are unsigned varints, one more
+than the length, and zero is null.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from ottla.slices import FileSlice
+
+Buffer = bytes | bytearray | memoryview
+Records = bytes | bytearray | memoryview | FileSlice
+Part = bytes | bytearray | memoryview | FileSlice
+
+ZERO_UUID: Final = bytes(16)
+VARINT_BYTES_MAX: Final = 5
+
+READ_ERRORS: Final = (struct.error, IndexError, ValueError, OverflowError)
+
+
+class MalformedError(Exception):
+    """Bytes that are not the message they claim to be."""
+
+
+class Message:
+    """What all generated messages share: comparison and display, field by field."""
+
+    __slots__ = ()
+    __match_args__: tuple[str, ...] = ()
+
+    def write(self, writer: Writer, version: int) -> None:
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__match_args__)
+
+    __hash__ = None  # type: ignore[assignment]  # a message is mutable
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
+        return f"{type(self).__name__}({fields})"
+
+
+class Writer:
+    """Bytes being written, with slices of files between them that nobody has read yet."""
+
+    __slots__ = ("_parts", "_parts_size", "buffer")
+
+    def __init__(self) -> None:
+        self.buffer = bytearray()
+        self._parts: list[Part] = []
+        self._parts_size = 0
+
+    @property
+    def size(self) -> int:
+        return self._parts_size + len(self.buffer)
+
+    def splice(self, records: FileSlice) -> None:
+        """Put a slice of a file here; `buffer` is a new one afterwards."""
+        if records.size == 0:
+            return
+        if self.buffer:
+            self._parts.append(self.buffer)
+        self._parts.append(records)
+        self._parts_size += len(self.buffer) + records.size
+        self.buffer = bytearray()
+
+    def finish(self) -> list[Part]:
+        """Everything written, in order; the writer is done with."""
+        if self.buffer:
+            self._parts.append(self.buffer)
+        return self._parts
+
+
+# Reading ------------------------------------------------------------------------------------------
+
+
+def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
+    byte = data[position]
+    if byte < 0x80:
+        return byte, position + 1
+    value = byte & 0x7F
+    shift = 7
+    for next_position in range(position + 1, position + VARINT_BYTES_MAX):
+        byte = data[next_position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, next_position + 1
+        shift += 7
+    raise MalformedError("a varint of more than 5 bytes")
+
+
+def read_string(data: Buffer, position: int) -> tuple[str, int]:
+    size = data[position] << 8 | data[position + 1]
+    position += 2
+    end = position + size
+    if size > 0x7FFF or end > len(data):
+        raise bad_size(size, 16)
+    return str(data[position:end], "utf-8"), end
+
+
+def read_nullable_string(data: Buffer, position: int) -> tuple[str | None, int]:
+    size = data[position] << 8 | data[position + 1]
+    position += 2
+    if size == 0xFFFF:
+        return None, position
+    end = position + size
+    if size > 0x7FFF or end > len(data):
+        raise bad_size(size, 16)
+    return str(data[position:end], "utf-8"), end
+
+
+def read_compact_string(data: Buffer, position: int) -> tuple[str, int]:
+    size = data[position]
+    position += 1
+    if size >= 0x80:
+        size, position = read_uvarint(data, position - 1)
+    end = position + size - 1
+    if size == 0 or end > len(data):
+        raise bad_size(size - 1, 32)
+    return str(data[position:end], "utf-8"), end
+
+
+def read_compact_nullable_string(data: Buffer, position: int) -> tuple[str | None, int]:
+    if data[position] == 0:
+        return None, position + 1
+    return read_compact_string(data, position)
+
+
+def read_bytes(data: Buffer, position: int) -> tuple[bytes, int]:
+    size = int.from_bytes(data[position : position + 4], "big")
+    end = position + 4 + size
+    if end > len(data):
+        raise bad_size(size, 32)
+    return bytes(data[position + 4 : end]), end
+
+
+def read_nullable_bytes(data: Buffer, position: int) -> tuple[bytes | None, int]:
+    if data[position : position + 4] == b"\xff\xff\xff\xff":
+        return None, position + 4
+    return read_bytes(data, position)
+
+
+def read_compact_bytes(data: Buffer, position: int) -> tuple[bytes, int]:
+    size, position = read_uvarint(data, position)
+    end = position + size - 1
+    if size == 0 or end > len(data):
+        raise bad_size(size - 1, 32)
+    return bytes(data[position:end]), end
+
+
+def read_compact_nullable_bytes(data: Buffer, position: int) -> tuple[bytes | None, int]:
+    if data[position] == 0:
+        return None, position + 1
+    return read_compact_bytes(data, position)
+
+
+def read_nullable_records(data: Buffer, position: int) -> tuple[Records | None, int]:
+    """Record batches, as a slice of the frame: nothing is copied if `data` is a memoryview."""
+    if data[position : position + 4] == b"\xff\xff\xff\xff":
+        return None, position + 4
+    return read_records(data, position)
+
+
+def read_records(data: Buffer, position: int) -> tuple[Records, int]:
+    size = int.from_bytes(data[position : position + 4], "big")
+    end = position + 4 + size
+    if end > len(data):
+        raise bad_size(size, 32)
+    return view(data)[position + 4 : end], end
+
+
+def read_compact_nullable_records(data: Buffer, position: int) -> tuple[Records | None, int]:
+    if data[position] == 0:
+        return None, position + 1
+    return read_compact_records(data, position)
+
+
+def read_compact_records(data: Buffer, position: int) -> tuple[Records, int]:
+    size, position = read_uvarint(data, position)
+    end = position + size - 1
+    if size == 0 or end > len(data):
+        raise bad_size(size - 1, 32)
+    return view(data)[position:end], end
+
+
+def read_count(data: Buffer, position: int) -> tuple[int, int]:
+    """How many things an array holds. Each of them takes a byte at least."""
+    count = int.from_bytes(data[position : position + 4], "big")
+    if count > len(data) - position - 4:
+        raise bad_size(count, 32)
+    return count, position + 4
+
+
+def read_nullable_count(data: Buffer, position: int) -> tuple[int, int]:
+    """As read_count; -1 is null."""
+    if data[position : position + 4] == b"\xff\xff\xff\xff":
+        return -1, position + 4
+    return read_count(data, position)
+
+
+def read_compact_count(data: Buffer, position: int) -> tuple[int, int]:
+    count = data[position]
+    position += 1
+    if count >= 0x80:
+        count, position = read_uvarint(data, position - 1)
+    if count == 0 or count - 1 > len(data) - position:
+        raise bad_size(count - 1, 32)
+    return count - 1, position
+
+
+def read_compact_nullable_count(data: Buffer, position: int) -> tuple[int, int]:
+    if data[position] == 0:
+        return -1, position + 1
+    return read_compact_count(data, position)
+
+
+def read_numbers(data: Buffer, position: int, count: int, code: str) -> tuple[list[int], int]:
+    """`count` integers of one width; `code` is struct's letter for it."""
+    numbers = struct.Struct(f">{count}{code}")
+    return list(numbers.unpack_from(data, position)), position + numbers.size
+
+
+def read_uuids(data: Buffer, position: int, count: int) -> tuple[list[bytes], int]:
+    end = position + 16 * count
+    if end > len(data):
+        raise bad_size(count, 32)
+    return [bytes(data[start : start + 16]) for start in range(position, end, 16)], end
+
+
+def read_strings(data: Buffer, position: int, count: int) -> tuple[list[str], int]:
+    strings = []
+    for _ in range(count):
+        string, position = read_string(data, position)
+        strings.append(string)
+    return strings, position
+
+
+def read_compact_strings(data: Buffer, position: int, count: int) -> tuple[list[str], int]:
+    strings = []
+    for _ in range(count):
+        string, position = read_compact_string(data, position)
+        strings.append(string)
+    return strings, position
+
+
+def read_presence(data: Buffer, position: int) -> tuple[bool, int]:
+    """Whether a nullable struct follows (KIP-893): a signed byte, negative for null."""
+    return data[position] < 0x80, position + 1
+
+
+def read_tag(data: Buffer, position: int) -> tuple[int, int, int]:
+    """A tagged field's number, where its value begins, and where it ends."""
+    tag, position = read_uvarint(data, position)
+    size, position = read_uvarint(data, position)
+    end = position + size
+    if end > len(data):
+        raise bad_size(size, 32)
+    return tag, position, end
+
+
+def skip_tags(data: Buffer, position: int) -> int:
+    """Pass over tagged fields that this version does not know."""
+    count, position = read_uvarint(data, position)
+    for _ in range(count):
+        _, _, position = read_tag(data, position)
+    return position
+
+
+def view(data: Buffer) -> memoryview | bytes:
+    return data if isinstance(data, memoryview | bytes) else memoryview(data)
+
+
+def bad_size(size: int, bits: int) -> MalformedError:
+    """The complaint about a length or count, which is signed on the wire."""
+    if size >> (bits - 1):
+        size -= 1 << bits
+    return MalformedError(f"a length or count of {size} where fewer bytes are left")
+
+
+# Writing ------------------------------------------------------------------------------------------
+
+
+def write_uvarint(buffer: bytearray, value: int) -> None:
+    while value > 0x7F:
+        buffer.append(value & 0x7F | 0x80)
+        value >>= 7
+    buffer.append(value)
+
+
+def write_string(buffer: bytearray, value: str) -> None:
+    encoded = value.encode()
+    buffer += _INT16.pack(len(encoded))
+    buffer += encoded
+
+
+def write_nullable_string(buffer: bytearray, value: str | None) -> None:
+    if value is None:
+        buffer += b"\xff\xff"
+    else:
+        write_string(buffer, value)
+
+
+def write_compact_string(buffer: bytearray, value: str) -> None:
+    encoded = value.encode()
+    size = len(encoded) + 1
+    if size < 0x80:
+        buffer.append(size)
+    else:
+        write_uvarint(buffer, size)
+    buffer += encoded
+
+
+def write_compact_nullable_string(buffer: bytearray, value: str | None) -> None:
+    if value is None:
+        buffer.append(0)
+    else:
+        write_compact_string(buffer, value)
+
+
+def write_bytes(buffer: bytearray, value: bytes) -> None:
+    buffer += _INT32.pack(len(value))
+    buffer += value
+
+
+def write_nullable_bytes(buffer: bytearray, value: bytes | None) -> None:
+    if value is None:
+        buffer += b"\xff\xff\xff\xff"
+    else:
+        write_bytes(buffer, value)
+
+
+def write_compact_bytes(buffer: bytearray, value: bytes) -> None:
+    write_uvarint(buffer, len(value) + 1)
+    buffer += value
+
+
+def write_compact_nullable_bytes(buffer: bytearray, value: bytes | None) -> None:
+    if value is None:
+        buffer.append(0)
+    else:
+        write_compact_bytes(buffer, value)
+
+
+def write_records(writer: Writer, records: Records) -> None:
+    """Record batches. The writer's buffer is another one afterwards if they lie in a file."""
+    writer.buffer += _INT32.pack(len(records))
+    write_raw(writer, records)
+
+
+def write_nullable_records(writer: Writer, records: Records | None) -> None:
+    if records is None:
+        writer.buffer += b"\xff\xff\xff\xff"
+    else:
+        write_records(writer, records)
+
+
+def write_compact_records(writer: Writer, records: Records) -> None:
+    write_uvarint(writer.buffer, len(records) + 1)
+    write_raw(writer, records)
+
+
+def write_compact_nullable_records(writer: Writer, records: Records | None) -> None:
+    if records is None:
+        writer.buffer.append(0)
+    else:
+        write_compact_records(writer, records)
+
+
+def write_raw(writer: Writer, records: Records) -> None:
+    if isinstance(records, FileSlice):
+        writer.splice(records)
+    else:
+        writer.buffer += records
+
+
+def write_count(buffer: bytearray, count: int) -> None:
+    """How many things follow; -1 is null."""
+    buffer += _INT32.pack(count)
+
+
+def write_compact_count(buffer: bytearray, count: int) -> None:
+    count += 1
+    if count < 0x80:
+        buffer.append(count)
+    else:
+        write_uvarint(buffer, count)
+
+
+def write_numbers(buffer: bytearray, numbers: Sequence[int], code: str) -> None:
+    buffer += struct.pack(f">{len(numbers)}{code}", *numbers)
+
+
+def write_uuids(buffer: bytearray, uuids: Sequence[bytes]) -> None:
+    for uuid in uuids:
+        assert len(uuid) == 16
+        buffer += uuid
+
+
+def write_strings(buffer: bytearray, strings: Sequence[str]) -> None:
+    for string in strings:
+        write_string(buffer, string)
+
+
+def write_compact_strings(buffer: bytearray, strings: Sequence[str]) -> None:
+    for string in strings:
+        write_compact_string(buffer, string)
+
+
+def write_tags(buffer: bytearray, tags: Sequence[tuple[int, Writer]]) -> None:
+    """Tagged fields, in ascending order of their numbers."""
+    write_uvarint(buffer, len(tags))
+    for tag, value in tags:
+        write_uvarint(buffer, tag)
+        write_uvarint(buffer, len(value.buffer))
+        buffer += value.buffer
+
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
