@@ -87,7 +87,7 @@ class Fetch:
                 satisfied = True
             if data.records:
                 size += len(data.records)
-            elif data.diverging_epoch.epoch >= 0:
+            elif data.diverging_epoch is not None:
                 satisfied = True
             answers.append((key, wanted, data))
         self.satisfied = satisfied or size >= self._request.min_bytes
@@ -233,7 +233,7 @@ def _changed(wanted: Wanted, data: PartitionData) -> bool:
     return bool(
         data.records
         or data.error_code
-        or data.diverging_epoch.epoch >= 0
+        or data.diverging_epoch is not None
         or data.high_watermark != wanted.high_watermark
         or data.log_start_offset != wanted.start_offset
     )

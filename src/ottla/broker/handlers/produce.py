@@ -15,8 +15,10 @@ from typing import Final
 
 from ottla.broker.context import Context
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import ZSTD, read_header
+from ottla.records.batch import read_header
+from ottla.records.compression import ZSTD
 from ottla.replica.partition import Partition
+from ottla.slices import FileSlice
 from ottla.wire.connection import ProtocolError
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -25,6 +27,7 @@ from ottla.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from ottla.wire.primitives import Records
 
 ACKS: Final = (-1, 0, 1)
 ZSTD_FROM: Final = 7
@@ -66,8 +69,9 @@ def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | None:
 
 
 def _append(
-    partition: Partition, index: int, data: memoryview | bytes | None, version: int, now_ms: int
+    partition: Partition, index: int, data: Records | None, version: int, now_ms: int
 ) -> PartitionProduceResponse:
+    assert not isinstance(data, FileSlice)  # a request's records lie in its frame
     if data is None or not len(data):
         raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request carries one batch")
     if version < ZSTD_FROM and read_header(data).compression == ZSTD:

@@ -1,0 +1,113 @@
+"""House rules that a formatter cannot see. STYLE.md says why each of them."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = [ROOT / "src", ROOT / "tools", ROOT / "benchmarks"]
+GENERATED = ROOT / "src/ottla/wire/messages"
+
+FUNCTION_LINES_MAX = 70
+FILE_LINES_MAX = 600
+COLUMNS_MAX = 100
+VAGUE_CLASS = re.compile(
+    r"(Manager|Impl|Factory|Helper|Utils?|Wrapper|Processor)$|^(Abstract|Base)[A-Z]"
+)
+VAGUE_FILE = re.compile(r"^(utils?|helpers?|common|misc|manager|base)\.py$")
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
+
+# The door of each big dependency: nobody else imports it.
+DOORS = {
+    "uvloop": "src/ottla/net/loop.py",
+    "kazoo": "src/ottla/cluster/zookeeper.py",
+    "confluent_kafka": "src/ottla/client/",
+    "pyspark": "src/ottla/spark/",
+}
+# Rooms with no I/O in them: bytes and decisions only.
+SANS_IO = ("wire", "records", "auth", "coordinator")
+IO_MODULES = {"asyncio", "socket", "select", "threading", "time", "datetime"}
+
+
+def sources() -> Iterator[tuple[Path, str, ast.Module]]:
+    for folder in SOURCES:
+        for path in sorted(folder.rglob("*.py")):
+            if GENERATED not in path.parents:
+                text = path.read_text(encoding="utf-8")
+                yield path.relative_to(ROOT), text, ast.parse(text)
+
+
+def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name.split(".")[0]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.lineno, node.module.split(".")[0]
+
+
+def length_problems() -> Iterator[str]:
+    for path, text, tree in sources():
+        lines = text.splitlines()
+        if len(lines) > FILE_LINES_MAX:
+            yield f"{path}: {len(lines)} lines"
+        for number, line in enumerate(lines, 1):
+            if len(line) > COLUMNS_MAX:
+                yield f"{path}:{number}: {len(line)} columns"
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                size = (node.end_lineno or node.lineno) - node.lineno + 1
+                if size > FUNCTION_LINES_MAX:
+                    yield f"{path}:{node.lineno}: {node.name} has {size} lines"
+
+
+def name_problems() -> Iterator[str]:
+    for path, text, tree in sources():
+        if VAGUE_FILE.match(path.name):
+            yield f"{path}: a drawer, not a name"
+        for number, line in enumerate(text.splitlines(), 1):
+            if UNFINISHED.search(line):
+                yield f"{path}:{number}: unfinished"
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and VAGUE_CLASS.search(node.name):
+                yield f"{path}:{node.lineno}: class {node.name}"
+
+
+def import_problems() -> Iterator[str]:
+    for path, _, tree in sources():
+        name = path.as_posix()
+        if not name.startswith("src/"):
+            continue
+        room = name.split("/")[2]
+        for line, module in imported(tree):
+            door = DOORS.get(module)
+            if door is not None and not name.startswith(door):
+                yield f"{name}:{line}: {module} is imported only in {door}"
+            if room in SANS_IO and module in IO_MODULES:
+                yield f"{name}:{line}: {room}/ does no I/O, it can't import {module}"
+            if room == "storage" and module in ("asyncio", "socket"):
+                yield f"{name}:{line}: storage/ is synchronous and knows no network"
+
+
+@pytest.mark.parametrize("problems", [length_problems, name_problems, import_problems])
+def test_the_house_is_tidy(problems: object) -> None:
+    assert callable(problems)
+    assert list(problems()) == []
+
+
+def test_generated_messages_are_what_the_generator_writes(tmp_path: Path) -> None:
+    """Nobody edits them by hand, and nobody forgets to commit them."""
+    python = ROOT / ".venv/bin/python"
+    subprocess.run(
+        [python, ROOT / "tools/generate_messages.py", "--output", tmp_path], check=True
+    )
+    written = {path.name: path.read_text() for path in tmp_path.glob("*.py")}
+    committed = {path.name: path.read_text() for path in GENERATED.glob("*.py")}
+    assert written.keys() == committed.keys()
+    assert [name for name in written if written[name] != committed[name]] == []
