@@ -1,0 +1,59 @@
+"""What one property cannot know by itself: values that contradict each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.config.server import Problem, ServerConfig
+
+UNROUTABLE = ("0.0.0.0", "::")
+
+
+def contradictions(config: ServerConfig) -> Iterator[Problem]:
+    yield from _listener_problems(config)
+    yield from _connection_problems(config)
+    low, high = config.log_cleaner_min_compaction_lag_ms, config.log_cleaner_max_compaction_lag_ms
+    if low > high:
+        reason = f"must not be more than log.cleaner.max.compaction.lag.ms ({high})"
+        yield "log.cleaner.min.compaction.lag.ms", str(low), reason
+    shortest, longest = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+    if shortest > longest:
+        reason = f"must not be more than group.max.session.timeout.ms ({longest})"
+        yield "group.min.session.timeout.ms", str(shortest), reason
+
+
+def _listener_problems(config: ServerConfig) -> Iterator[Problem]:
+    names = [listener.name for listener in config.listeners]
+    if not names:
+        yield "listeners", None, "there must be at least one listener for clients"
+        return
+    for listener in config.advertised_listeners:
+        if listener.name not in names:
+            reason = f"listener names must be among those of listeners: {','.join(names)}"
+            yield "advertised.listeners", str(listener), reason
+        if listener.host in UNROUTABLE:
+            reason = f"{listener.host} is no address that a client could connect to"
+            yield "advertised.listeners", str(listener), reason
+    advertised = [listener.name for listener in config.advertised_listeners]
+    chosen = config.get("inter.broker.listener.name")
+    if chosen is not None and str(chosen).upper() not in advertised:
+        reason = f"must be one of the advertised listeners: {','.join(advertised)}"
+        yield "inter.broker.listener.name", config.inter_broker_listener_name, reason
+
+
+def _connection_problems(config: ServerConfig) -> Iterator[Problem]:
+    queued = config.queued_max_request_bytes
+    if 0 < queued < config.socket_request_max_bytes:
+        reason = (
+            f"must not be less than socket.request.max.bytes ({config.socket_request_max_bytes})"
+        )
+        yield "queued.max.request.bytes", str(queued), reason
+    if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
+        reason = "can be zero only if max.connections.per.ip.overrides is set"
+        yield "max.connections.per.ip", "0", reason
+    delay, idle = config.connection_failed_authentication_delay_ms, config.connections_max_idle_ms
+    if 0 <= idle <= delay:
+        reason = f"must be less than connections.max.idle.ms ({idle})"
+        yield "connection.failed.authentication.delay.ms", str(delay), reason

@@ -1,0 +1,345 @@
+"""The broker's configuration: `server.properties`, overrides, and what was changed since the start.
+
+Values lie in layers, the upper ones win: what an operator set for this broker while it ran, what
+was set for the whole cluster, the file (and `--override`), the defaults. A ServerConfig never
+changes; a dynamic change makes a new one (`with_dynamic`), so that whoever holds it sees one
+consistent state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ottla.config.checks import contradictions
+from ottla.config.definition import ConfigError, Definition, Source, Value, format_value
+from ottla.config.listeners import Listener, parse_listeners, parse_protocol_map
+from ottla.config.properties import parse_properties
+from ottla.config.tables import BROKER_CONFIGS, FAMILIES, INTERNAL, RETIRED
+from ottla.config.tables.topics import TOPIC_CONFIGS, TOPIC_SYNONYMS, Synonym
+
+Problem = tuple[str, str | None, str]
+
+_BROKER_SYNONYMS = {
+    synonym.name: tuple(each.name for each in synonyms)
+    for synonyms in TOPIC_SYNONYMS.values()
+    for synonym in synonyms
+    if len(synonyms) > 1 and synonym.name != "log.flush.scheduler.interval.ms"
+}
+"""Names that stand for each other. The flush scheduler has a meaning of its own besides."""
+
+
+@dataclass(slots=True, frozen=True)
+class Setting:
+    """One layer's word on a property: DescribeConfigs lists them all, the one that counts first."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+class ServerConfig:
+    """Every property of this broker, typed: `config.num_partitions` is `num.partitions`."""
+
+    node_id: int
+    broker_rack: str | None
+    controlled_shutdown_enable: bool
+
+    listeners: tuple[Listener, ...]
+    advertised_listeners: tuple[Listener, ...]
+    listener_security_protocol_map: dict[str, str]
+    inter_broker_listener_name: str
+    socket_send_buffer_bytes: int
+    socket_receive_buffer_bytes: int
+    socket_request_max_bytes: int
+    socket_listen_backlog_size: int
+    max_connections: int
+    max_connections_per_ip: int
+    max_connections_per_ip_overrides: dict[str, int]
+    max_connection_creation_rate: int
+    connections_max_idle_ms: int
+    queued_max_requests: int
+    queued_max_request_bytes: int
+    connection_failed_authentication_delay_ms: int
+
+    auto_create_topics_enable: bool
+    delete_topic_enable: bool
+    num_partitions: int
+    default_replication_factor: int
+    message_max_bytes: int
+    min_insync_replicas: int
+    unclean_leader_election_enable: bool
+    compression_type: str
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_zstd_level: int
+    fetch_max_bytes: int
+    max_incremental_fetch_session_cache_slots: int
+    max_request_partition_size_limit: int
+    replica_high_watermark_checkpoint_interval_ms: int
+    replica_lag_time_max_ms: int
+    producer_id_expiration_ms: int
+    producer_id_expiration_check_interval_ms: int
+
+    log_dirs: tuple[str, ...]
+    num_recovery_threads_per_data_dir: int
+    log_segment_bytes: int
+    log_roll_ms: int
+    log_roll_jitter_ms: int
+    log_index_size_max_bytes: int
+    log_index_interval_bytes: int
+    log_preallocate: bool
+    log_segment_delete_delay_ms: int
+    log_retention_ms: int
+    log_retention_bytes: int
+    log_retention_check_interval_ms: int
+    log_cleanup_policy: tuple[str, ...]
+    log_initial_task_delay_ms: int
+    log_flush_interval_messages: int
+    log_flush_interval_ms: int
+    log_flush_scheduler_interval_ms: int
+    log_flush_offset_checkpoint_interval_ms: int
+    log_flush_start_offset_checkpoint_interval_ms: int
+    log_message_timestamp_type: str
+    log_message_timestamp_before_max_ms: int
+    log_message_timestamp_after_max_ms: int
+    log_cleaner_enable: bool
+    log_cleaner_threads: int
+    log_cleaner_io_max_bytes_per_second: float
+    log_cleaner_dedupe_buffer_size: int
+    log_cleaner_io_buffer_size: int
+    log_cleaner_io_buffer_load_factor: float
+    log_cleaner_backoff_ms: int
+    log_cleaner_min_cleanable_ratio: float
+    log_cleaner_delete_retention_ms: int
+    log_cleaner_min_compaction_lag_ms: int
+    log_cleaner_max_compaction_lag_ms: int
+
+    offsets_topic_num_partitions: int
+    offsets_topic_replication_factor: int
+    offsets_topic_segment_bytes: int
+    offsets_topic_compression_codec: int
+    offsets_load_buffer_size: int
+    offsets_commit_timeout_ms: int
+    offsets_retention_minutes: int
+    offsets_retention_check_interval_ms: int
+    offset_metadata_max_bytes: int
+    group_min_session_timeout_ms: int
+    group_max_session_timeout_ms: int
+    group_initial_rebalance_delay_ms: int
+    group_max_size: int
+
+    zookeeper_connect: str | None
+    ottla_metadata_sync_enable: bool
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        *,
+        dynamic_default: Mapping[str, str] | None = None,
+        dynamic_broker: Mapping[str, str] | None = None,
+    ) -> None:
+        """Raises ConfigError with everything that is wrong, not only the first thing."""
+        self.static = dict(properties)
+        self.dynamic_default = dict(dynamic_default or {})
+        self.dynamic_broker = dict(dynamic_broker or {})
+        self.unknown: tuple[str, ...] = tuple(name for name in properties if not known(name))
+        self.notes: tuple[str, ...] = ()
+        problems: list[Problem] = []
+        self._values = self._parse(problems)
+        if not problems:
+            self._resolve(problems)
+        if not problems:
+            problems.extend(contradictions(self))
+        if problems:
+            raise ConfigError(problems)
+        self.topic_defaults: dict[str, Value] = {
+            name: self.first_set(TOPIC_SYNONYMS[name]) if name in TOPIC_SYNONYMS else each.default
+            for name, each in TOPIC_CONFIGS.items()
+        }
+
+    @classmethod
+    def load(cls, path: str | Path | None, overrides: Mapping[str, str]) -> ServerConfig:
+        """Read a properties file, if there is one; overrides win over it."""
+        properties: dict[str, str] = {}
+        if path is not None:
+            try:
+                properties = parse_properties(Path(path).read_text(encoding="utf-8"))
+            except (OSError, ValueError) as error:
+                raise ConfigError([("server.properties", str(path), str(error))]) from error
+        return cls({**properties, **overrides})
+
+    def with_dynamic(
+        self, *, default: Mapping[str, str], broker: Mapping[str, str]
+    ) -> ServerConfig:
+        """The same broker after a change that was made while it ran."""
+        return ServerConfig(self.static, dynamic_default=default, dynamic_broker=broker)
+
+    def get(self, name: str) -> Value:
+        """The value of a property by Kafka's name; None where the default is 'unset'."""
+        return self._values[name]
+
+    def settings(self, name: str) -> list[Setting]:
+        """Every layer's word on a property and on its synonyms; the first one counts."""
+        layers = (
+            (self.dynamic_broker, Source.DYNAMIC_BROKER),
+            (self.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
+            (self.static, Source.STATIC_BROKER),
+        )
+        names = _BROKER_SYNONYMS.get(name, (name,))
+        if name == "log.flush.interval.ms":
+            names = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+        found = [
+            Setting(each, _shown(each, layer[each]), source)
+            for layer, source in layers
+            for each in names
+            if each in layer
+        ]
+        for each in names:
+            definition = BROKER_CONFIGS.get(each)
+            if definition is not None and definition.default is not None:
+                found.append(Setting(each, format_value(definition.default), Source.DEFAULT))
+        return found
+
+    def first_set(self, synonyms: Iterable[Synonym]) -> Value:
+        """The first of these that has a value, in the unit of the topic config it stands for."""
+        for layer in (self.dynamic_broker, self.dynamic_default, self.static):
+            for synonym in synonyms:
+                if synonym.name in layer:
+                    return _scaled(BROKER_CONFIGS[synonym.name].parse(layer[synonym.name]), synonym)
+        for synonym in synonyms:
+            default = BROKER_CONFIGS[synonym.name].default
+            if default is not None:
+                return _scaled(default, synonym)
+        return None
+
+    def _parse(self, problems: list[Problem]) -> dict[str, Value]:
+        values: dict[str, Value] = {}
+        merged = {**self.static, **self.dynamic_default, **self.dynamic_broker}
+        for name, definition in BROKER_CONFIGS.items():
+            text = merged.get(name)
+            values[name] = definition.default
+            if text is None:
+                continue
+            try:
+                values[name] = definition.parse(text)
+            except ValueError as error:
+                problems.append((name, _shown(name, text), str(error)))
+        return values
+
+    def _resolve(self, problems: list[Problem]) -> None:
+        """Fill the typed attributes: plain ones as parsed, the derived ones after them."""
+        for name, definition in BROKER_CONFIGS.items():
+            if definition.used:
+                setattr(self, name.replace(".", "_"), self._values[name])
+        self._resolve_identity(problems)
+        self._resolve_times(problems)
+        directories = self._values["log.dirs"] or self._values["log.dir"]
+        assert isinstance(directories, tuple)
+        self.log_dirs = directories
+        self._resolve_listeners(problems)
+        self._resolve_connection_overrides(problems)
+
+    def _resolve_identity(self, problems: list[Problem]) -> None:
+        if "node.id" in self.static:
+            if self.static.get("broker.id", self.static["node.id"]) != self.static["node.id"]:
+                reason = "node.id and broker.id are both set and differ"
+                problems.append(("broker.id", self.static["broker.id"], reason))
+        elif isinstance(broker_id := self._values["broker.id"], int) and broker_id >= 0:
+            self.node_id = broker_id
+
+    def _resolve_times(self, problems: list[Problem]) -> None:
+        """Of ms, minutes and hours the finest that is set counts; negative is 'without limit'."""
+        for topic_name, attribute, least in (
+            ("segment.ms", "log_roll_ms", 1),
+            ("segment.jitter.ms", "log_roll_jitter_ms", 0),
+            ("flush.ms", "log_flush_interval_ms", None),
+            ("retention.ms", "log_retention_ms", None),
+        ):
+            value = self.first_set(TOPIC_SYNONYMS[topic_name])
+            assert isinstance(value, int)
+            name = attribute.replace("_", ".")
+            if least is not None and value < least:
+                problems.append((name, str(value), f"Value must be at least {least}"))
+            setattr(self, attribute, value)
+        if self.log_retention_ms == 0:
+            reason = "must be unlimited (-1) or, equal or greater than 1"
+            problems.append(("log.retention.ms", "0", reason))
+        self.log_retention_ms = max(self.log_retention_ms, -1)
+
+    def _resolve_listeners(self, problems: list[Problem]) -> None:
+        map_text = str(self._values["listener.security.protocol.map"])
+        try:
+            self.listener_security_protocol_map = parse_protocol_map(map_text)
+        except ValueError as error:
+            problems.append(("listener.security.protocol.map", map_text, str(error)))
+            return
+        for name in ("listeners", "advertised.listeners"):
+            entries = self._values[name]
+            if entries is None:
+                self.advertised_listeners = self.listeners
+                continue
+            assert isinstance(entries, tuple)
+            try:
+                found = parse_listeners(entries, self.listener_security_protocol_map)
+            except ValueError as error:
+                problems.append((name, ",".join(entries), str(error)))
+                return
+            setattr(self, name.replace(".", "_"), self._without_controllers(found))
+        chosen = self._values["inter.broker.listener.name"]
+        if chosen is not None:
+            self.inter_broker_listener_name = str(chosen).upper()
+        elif self.advertised_listeners:
+            self.inter_broker_listener_name = self.advertised_listeners[0].name
+
+    def _without_controllers(self, listeners: list[Listener]) -> tuple[Listener, ...]:
+        """A KRaft file also names the controllers' listeners, which nobody would answer here."""
+        names = self._values["controller.listener.names"]
+        assert isinstance(names, tuple)
+        if names or self._values["process.roles"]:
+            self.notes = (
+                "this is not a KRaft node: process.roles and controller.* are accepted and ignored,"
+                " and so are the controller's listeners",
+            )
+        controllers = {name.upper() for name in names}
+        return tuple(listener for listener in listeners if listener.name not in controllers)
+
+    def _resolve_connection_overrides(self, problems: list[Problem]) -> None:
+        text = str(self._values["max.connections.per.ip.overrides"])
+        overrides: dict[str, int] = {}
+        for entry in filter(None, (part.strip() for part in text.split(","))):
+            host, colon, count = entry.rpartition(":")
+            if not colon or not host or not count.strip().isdigit():
+                reason = f"'{entry}' is not of the form address:count"
+                problems.append(("max.connections.per.ip.overrides", text, reason))
+            else:
+                overrides[host.strip()] = int(count)
+        self.max_connections_per_ip_overrides = overrides
+
+
+def known(name: str) -> bool:
+    """Whether Kafka, or Ottla, has a property of this name."""
+    return (
+        name in BROKER_CONFIGS or name in RETIRED or name in INTERNAL or name.startswith(FAMILIES)
+    )
+
+
+def definition_of(name: str) -> Definition | None:
+    """The definition behind a name; `listener.name.<listener>.` before one is looked through."""
+    if name.startswith("listener.name."):
+        name = ".".join(name.split(".")[3:])
+    return BROKER_CONFIGS.get(name)
+
+
+def _scaled(value: Value, synonym: Synonym) -> Value:
+    """Hours to milliseconds; -1 means 'without limit' in every unit."""
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value * synonym.factor
+    return value
+
+
+def _shown(name: str, text: str) -> str | None:
+    """A secret is never shown; nor is a value whose type nobody knows."""
+    definition = definition_of(name)
+    return None if definition is None or definition.sensitive else text

@@ -1,0 +1,63 @@
+"""The tables: every broker property that Kafka 4 knows, and the names that it has retired."""
+
+from __future__ import annotations
+
+from ottla.config.definition import Definition
+from ottla.config.tables.accepted_cluster import CLUSTER
+from ottla.config.tables.accepted_groups import NEWER_GROUPS
+from ottla.config.tables.accepted_security import SECURITY
+from ottla.config.tables.general import GENERAL
+from ottla.config.tables.groups import GROUPS
+from ottla.config.tables.logs import LOGS
+
+BROKER_CONFIGS: dict[str, Definition] = {
+    definition.name: definition for definition in GENERAL + LOGS + GROUPS
+}
+for _row in CLUSTER + NEWER_GROUPS + SECURITY:
+    _accepted = Definition(*_row)
+    _accepted.used = False
+    _accepted.doc += " (Kafka's; Ottla accepts it and makes no use of it.)"
+    BROKER_CONFIGS[_accepted.name] = _accepted
+
+RETIRED = frozenset(
+    {
+        "auto.include.jmx.reporter",
+        "broker.id.generation.enable",
+        "confluent.support.metrics.enable",
+        "control.plane.listener.name",
+        "controlled.shutdown.max.retries",
+        "controlled.shutdown.retry.backoff.ms",
+        "eligible.leader.replicas.enable",
+        "group.coordinator.new.enable",
+        "inter.broker.protocol.version",
+        "log.message.downconversion.enable",
+        "log.message.format.version",
+        "log.message.timestamp.difference.max.ms",
+        "offsets.commit.required.acks",
+        "reserved.broker.max.id",
+        "zookeeper.metadata.migration.enable",
+    }
+)
+"""Names that older files carry and that mean nothing any more, to Kafka 4 or to us."""
+
+INTERNAL = frozenset(
+    {
+        "controller.performance.always.log.threshold.ms",
+        "controller.performance.sample.period.ms",
+        "group.share.dlq.manager.class.name",
+        "group.share.persister.class.name",
+        "internal.metadata.delete.delay.millis",
+        "internal.metadata.log.segment.bytes",
+        "internal.metadata.max.batch.size.in.bytes",
+        "remote.log.index.file.cache.ttl.ms",
+        "server.max.startup.time.ms",
+        "share.coordinator.cold.partition.snapshot.interval.ms",
+        "unclean.leader.election.interval.ms",
+        "unstable.api.versions.enable",
+        "unstable.feature.versions.enable",
+    }
+)
+"""Kafka's own undocumented switches: known, so not warned about, and never described."""
+
+FAMILIES = ("listener.name.", "config.providers.", "rsm.config.", "rlmm.config.", "zookeeper.")
+"""Prefixes under which names are free: per-listener settings, plug-ins, ZooKeeper's client."""
