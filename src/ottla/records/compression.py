@@ -74,7 +74,7 @@ def compress(codec: int, data: Buffer, *, level: int | None = None) -> bytes:
 def _compress_lz4(data: Buffer, level: int) -> bytes:
     """Blocks that do not refer to each other: the Java client reads no others."""
     compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
-    compressor.compress(data)
+    compressor.compress(bytes(data))  # it takes nothing else
     return bytes(compressor.finish())
 
 
