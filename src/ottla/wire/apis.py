@@ -7,6 +7,7 @@ take a good part of the time in which a broker should have started.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Final, Protocol
 
@@ -32,6 +33,7 @@ class Api:
         "flexible_from",
         "key",
         "name",
+        "read_request",
         "version_max",
         "version_min",
     )
@@ -53,6 +55,7 @@ class Api:
         self._module = module
         self._request: MessageType | None = None
         self._response: MessageType | None = None
+        self.read_request: Callable[[Buffer, int, int], tuple[Message, int]] = self._read_first
 
     @property
     def request(self) -> MessageType:
@@ -75,7 +78,12 @@ class Api:
         response: MessageType = getattr(module, f"{self.name}Response")
         self._request = request
         self._response = response
+        self.read_request = request.read
         return request, response
+
+    def _read_first(self, data: Buffer, position: int, version: int) -> tuple[Message, int]:
+        """What read_request is until the request's class is loaded."""
+        return self.request.read(data, position, version)
 
     def __repr__(self) -> str:
         return f"Api({self.key}, {self.name!r}, v{self.version_min} to v{self.version_max})"

@@ -1,0 +1,228 @@
+"""One client's conversation as the server sees it: bytes in, requests out; replies in, bytes out.
+
+Everything about the order of a conversation lives here, and nothing that moves bytes:
+
+    get_buffer -> (the caller receives into it) -> received -> next_request until it is None
+    reply, in any order -> the parts that are due, in the order of the requests
+
+Kafka answers the requests of a connection in the order in which they came, so a reply that is ready
+before an older one is parked. Records of a request are views of the receive buffer: they are valid
+until the next get_buffer, which may move what the buffer holds. The buffer is replaced, never
+resized, so a view that outlives its time reads stale bytes and breaks nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from struct import Struct
+from typing import Final
+
+from ottla.wire.apis import APIS, Api, ApiKey
+from ottla.wire.primitives import (
+    READ_ERRORS,
+    MalformedError,
+    Message,
+    Part,
+    Writer,
+    read_nullable_string,
+    skip_tags,
+)
+
+BUFFER_BYTES: Final = 64 * 1024
+BUFFER_BYTES_KEPT_MAX: Final = 1024 * 1024 + BUFFER_BYTES  # while frames need it; larger: never
+REQUEST_BYTES_MIN: Final = 8
+
+_SIZE: Final = Struct(">i")
+_START: Final = Struct(">hhi")  # api key, version, correlation id
+_REPLY_HEADER_0: Final = Struct(">ii")  # size, correlation id
+_REPLY_HEADER_1: Final = Struct(">iix")  # and no tagged fields
+_API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
+
+
+class ProtocolError(Exception):
+    """The peer does not speak Kafka's protocol, or not a part that we know: hang up."""
+
+
+class Request:
+    """One request. `body` is None only if `unsupported`: ApiVersions in a version that is not ours.
+
+    Such a request is answered all the same, with a v0 body, so that the client learns what it may
+    ask for (KIP-511).
+    """
+
+    __slots__ = (
+        "api",
+        "api_key",
+        "body",
+        "client_id",
+        "correlation_id",
+        "sequence",
+        "size",
+        "unsupported",
+        "version",
+    )
+
+    def __init__(
+        self,
+        sequence: int,
+        api: Api,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        body: Message | None,
+        size: int,
+    ) -> None:
+        self.sequence = sequence
+        self.api_key = api.key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.body = body
+        self.size = size
+        self.api = api
+        self.unsupported = body is None
+
+    def __repr__(self) -> str:
+        return (
+            f"Request({self.sequence}, {self.api.name} v{self.version}, "
+            f"correlation_id={self.correlation_id}, client_id={self.client_id!r})"
+        )
+
+
+class Connection:
+    """The bytes and the order of one connection. `served` is api key -> (first, last version)."""
+
+    __slots__ = (
+        "_buffer",
+        "_end",
+        "_frame_bytes_max",
+        "_frame_size",
+        "_next_reply",
+        "_next_request",
+        "_parked",
+        "_served",
+        "_start",
+    )
+
+    def __init__(self, served: Mapping[int, tuple[int, int]], *, frame_bytes_max: int) -> None:
+        self._served = served
+        self._frame_bytes_max = frame_bytes_max
+        self._buffer = memoryview(bytearray(BUFFER_BYTES))
+        self._start = 0  # of what is received and not yet read, in _buffer
+        self._end = 0
+        self._frame_size = 0  # of the last frame
+        self._next_request = 0  # sequence numbers
+        self._next_reply = 0
+        self._parked: dict[int, list[Part]] = {}  # replies that wait for an older one
+
+    def get_buffer(self, size_hint: int) -> memoryview:
+        """Room to receive into. Views of earlier requests end here."""
+        count = self._end - self._start
+        if count == 0:
+            if len(self._buffer) > BUFFER_BYTES:
+                self._shrink()
+        elif self._end == len(self._buffer) and self._start == 0:
+            self._grow()
+        elif self._start:
+            self._buffer[:count] = self._buffer[self._start : self._end]
+        self._start = 0
+        self._end = count
+        return self._buffer[count:]
+
+    def received(self, count: int) -> None:
+        """`count` bytes have been put at the head of what get_buffer gave."""
+        assert 0 <= count <= len(self._buffer) - self._end
+        self._end += count
+
+    def next_request(self) -> Request | None:
+        """The next whole request, or None when more bytes are needed."""
+        start = self._start
+        count = self._end - start
+        if count < 4:
+            return None
+        buffer = self._buffer
+        (size,) = _SIZE.unpack_from(buffer, start)
+        if not REQUEST_BYTES_MIN <= size <= self._frame_bytes_max:
+            raise ProtocolError(f"a request of {size} bytes; {self._frame_bytes_max} are the most")
+        if count < 4 + size:
+            return None
+        start += 4
+        self._start = end = start + size
+        self._frame_size = size
+        return self._read(buffer[start:end], size)
+
+    def reply(self, request: Request, response: Message | None) -> list[Part]:
+        """Take a reply, or None if the request wants none; give all parts that are due now."""
+        sequence = request.sequence
+        assert self._next_reply <= sequence < self._next_request
+        parts = [] if response is None else write_reply(request, response)
+        if sequence != self._next_reply:
+            assert sequence not in self._parked
+            self._parked[sequence] = parts
+            return []
+        sequence += 1
+        while self._parked and sequence in self._parked:
+            parts += self._parked.pop(sequence)
+            sequence += 1
+        self._next_reply = sequence
+        return parts
+
+    def pending(self) -> int:
+        """How many requests have been read and not been answered."""
+        return self._next_request - self._next_reply - len(self._parked)
+
+    def _read(self, frame: memoryview, size: int) -> Request:
+        api_key, version, correlation_id = _START.unpack_from(frame, 0)
+        api = APIS.get(api_key)
+        versions = self._served.get(api_key)
+        if api is None or versions is None:
+            raise ProtocolError(f"api key {api_key} is not served")
+        client_id: str | None = None
+        body: Message | None = None
+        # What is advertised may begin below what can be read: see Produce in KAFKA-18659.
+        if versions[0] <= version <= versions[1] and version >= api.version_min:
+            try:
+                client_id, position = read_nullable_string(frame, 8)
+                if version >= api.flexible_from:
+                    position = skip_tags(frame, position) if frame[position] else position + 1
+                body, _ = api.read_request(frame, position, version)
+            except (MalformedError, *READ_ERRORS) as error:
+                raise ProtocolError(f"{api.name} v{version}: {error}") from error
+        elif api_key != _API_VERSIONS:
+            raise ProtocolError(f"{api.name} v{version} is not served")
+        sequence = self._next_request
+        self._next_request = sequence + 1
+        return Request(sequence, api, version, correlation_id, client_id, body, size)
+
+    def _grow(self) -> None:
+        """A larger buffer for the frame that fills this one, twice the size at most.
+
+        So a peer gets memory for what it has sent, not for what it says it will send.
+        """
+        full = len(self._buffer)
+        assert full < 4 + self._frame_bytes_max, "next_request must be called before get_buffer"
+        (size,) = _SIZE.unpack_from(self._buffer, 0)
+        larger = bytearray(min(4 + size, 2 * full) if 4 + size > full else 2 * full)
+        larger[:full] = self._buffer
+        self._buffer = memoryview(larger)
+
+    def _shrink(self) -> None:
+        """Give memory back; but whoever sends one large batch mostly sends the next."""
+        if len(self._buffer) > BUFFER_BYTES_KEPT_MAX or self._frame_size < BUFFER_BYTES:
+            self._buffer = memoryview(bytearray(BUFFER_BYTES))
+
+
+def write_reply(request: Request, response: Message) -> list[Part]:
+    """A response's frame: one buffer, or several with slices of files between them."""
+    writer = Writer()
+    start = writer.buffer
+    version = request.version
+    if request.unsupported:
+        version = 0
+    if version >= request.api.flexible_from and request.api_key != _API_VERSIONS:
+        start += _REPLY_HEADER_1.pack(0, request.correlation_id)
+    else:
+        start += _REPLY_HEADER_0.pack(0, request.correlation_id)
+    response.write(writer, version)
+    _SIZE.pack_into(start, 0, writer.size - 4)
+    return writer.finish()
