@@ -104,9 +104,7 @@ def test_the_house_is_tidy(problems: object) -> None:
 def test_generated_messages_are_what_the_generator_writes(tmp_path: Path) -> None:
     """Nobody edits them by hand, and nobody forgets to commit them."""
     python = ROOT / ".venv/bin/python"
-    subprocess.run(
-        [python, ROOT / "tools/generate_messages.py", "--output", tmp_path], check=True
-    )
+    subprocess.run([python, ROOT / "tools/generate_messages.py", "--output", tmp_path], check=True)
     written = {path.name: path.read_text() for path in tmp_path.glob("*.py")}
     committed = {path.name: path.read_text() for path in GENERATED.glob("*.py")}
     assert written.keys() == committed.keys()

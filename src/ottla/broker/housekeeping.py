@@ -1,8 +1,8 @@
 """What a broker does on its own, from time to time: retention, flushing, checkpoints, expiry.
 
-Each chore is a plain function that runs on the loop's thread and is quick; what may take long (fsync,
-removing files) comes back as jobs, which run one after the other on a helper thread that never sees
-a Log.
+Each chore is a plain function that runs on the loop's thread and is quick; what may take long
+(fsync, removing files) comes back as jobs, which run one after the other on a helper thread that
+never sees a Log.
 """
 
 from __future__ import annotations

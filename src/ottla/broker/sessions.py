@@ -132,9 +132,7 @@ class FetchSessions:
         self._sessions.move_to_end(session.id)
         return session
 
-    def _create(
-        self, wanted: dict[Key, Wanted], by_id: bool, now_ms: int
-    ) -> FetchSession | None:
+    def _create(self, wanted: dict[Key, Wanted], by_id: bool, now_ms: int) -> FetchSession | None:
         if not wanted or not self._make_room(now_ms):
             return None
         session_id = 0

@@ -144,17 +144,10 @@ class Channel:
             self._loop.add_reader(self._socket.fileno(), self._readable)
 
     def _serve(self) -> None:
-        wire, dispatch, session = self._wire, self._app.dispatch, self._session
+        """Answer the requests that have arrived, for as long as the client takes the replies."""
         try:
-            while not self._full():
-                request = wire.next_request()
-                if request is None:
-                    break
-                answer = dispatch(session, request)
-                if isinstance(answer, (asyncio.Future, CoroutineType)):
-                    self._await(request, answer)
-                else:
-                    self.outbox.push(wire.reply(request, answer))
+            while self._answer_some() and not self.closed:
+                self._flush()
         except ProtocolError as error:
             log.warning("closing the connection of %s:%d: %s", *self.peer, error)
             self.close()
@@ -164,6 +157,20 @@ class Channel:
             self.close()
             return
         self._flush()
+
+    def _answer_some(self) -> bool:
+        """True when it stopped for the size of the replies only: there may be more to answer."""
+        wire, dispatch, session = self._wire, self._app.dispatch, self._session
+        while not self._full():
+            request = wire.next_request()
+            if request is None:
+                return False
+            answer = dispatch(session, request)
+            if isinstance(answer, (asyncio.Future, CoroutineType)):
+                self._await(request, answer)
+            else:
+                self.outbox.push(wire.reply(request, answer))
+        return not self._held and not self._writing and self.outbox.size > OUTBOX_BYTES_MAX
 
     # answers that wait
 

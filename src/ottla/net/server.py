@@ -146,6 +146,4 @@ class Server:
         for channel in [c for c in self._channels if c.active_at < limit and not c.waiting]:
             log.info("closing the connection of %s:%d: idle", *channel.peer)
             channel.close()
-        self._idle_timer = self.loop.call_later(
-            max(self._idle_s_max / 2, 0.05), self._close_idle
-        )
+        self._idle_timer = self.loop.call_later(max(self._idle_s_max / 2, 0.05), self._close_idle)

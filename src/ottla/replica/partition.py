@@ -76,9 +76,7 @@ class Partition:
         batch = bytearray(build_batch(records))
         return self.append(memoryview(batch), now_ms).first_offset
 
-    def read(
-        self, offset: int, *, size_max: int, isolation: int, whole_first_batch: bool
-    ) -> Read:
+    def read(self, offset: int, *, size_max: int, isolation: int, whole_first_batch: bool) -> Read:
         """Batches from the one that holds `offset`, as far as this reader may see."""
         log = self.log
         stable = self.last_stable_offset

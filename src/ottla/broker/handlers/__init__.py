@@ -1,1 +1,1 @@
-"""One module for each API: `handle(ctx, request)` does its ordered work and returns the response."""
+"""One module an API: `handle(ctx, request)` does its ordered work and returns the response."""

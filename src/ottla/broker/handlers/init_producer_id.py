@@ -1,10 +1,10 @@
 """InitProducerId (key 22), v0 to v5.
 
-Gives an idempotent producer the id under which its batches are numbered. Ids come in blocks from the
-metadata store, so that none is ever given twice, whatever happens to this process.
+Gives an idempotent producer the id under which its batches are numbered. Ids come in blocks from
+the metadata store, so that none is ever given twice, whatever happens to this process.
 
-A transactional id is refused until the transaction coordinator is built: UNSUPPORTED_VERSION tells
-the client at once that it can't have transactions here.
+A transactional id is refused until the transaction coordinator is built: UNSUPPORTED_VERSION
+tells the client at once that it can't have transactions here.
 
 v3  resume with id and epoch (KIP-360)      v4  PRODUCER_FENCED
 """

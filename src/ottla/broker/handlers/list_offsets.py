@@ -1,9 +1,9 @@
 """ListOffsets (key 2), v1 to v11.
 
-Offsets by time. The special times are: -1 the end (for read_committed the last stable offset), -2 the
-start, -3 the record with the largest timestamp, -4 the start of what is on local disk, -5 the end of
-what is in tiered storage, -6 the start of what awaits upload to it. There is no tiered storage, so -4
-is the start and -5 and -6 know no offset.
+Offsets by time. The special times are: -1 the end (for read_committed the last stable offset), -2
+the start, -3 the record with the largest timestamp, -4 the start of what is on local disk, -5 the
+end of what is in tiered storage, -6 the start of what awaits upload to it. There is no tiered
+storage, so -4 is the start and -5 and -6 know no offset.
 
 v2  isolation level      v4  leader epoch (KIP-320)      v7  -3 (KIP-734)      v8  -4 (KIP-405)
 v9  -5 (KIP-1005)        v11  -6 (KIP-1023)

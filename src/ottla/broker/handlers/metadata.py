@@ -1,11 +1,12 @@
 """Metadata (key 3), v0 to v13.
 
-Brokers, topics and who leads what. A topic that is asked for by name and does not exist is created when
-the request allows it and `auto.create.topics.enable` says so; the response already shows it.
+Brokers, topics and who leads what. A topic that is asked for by name and does not exist is
+created when the request allows it and `auto.create.topics.enable` says so; the response already
+shows it.
 
 v1   null means all topics; controller    v4   allow_auto_topic_creation    v5   offline replicas
 v7   leader epoch (KIP-320)               v8   authorized operations (KIP-430)
-v10  topic ids (KIP-516)                  v12  topics by id                 v13  rebootstrap (KIP-1102)
+v10  topic ids (KIP-516)   v12  topics by id   v13  rebootstrap (KIP-1102)
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Produce (key 0), v3 to v13.
 
-Appends each partition's batch in the order requests arrive; waits for the in-sync replicas only when
-acks is all. With acks 0 there is no response: an error closes the connection, which is all that such
-a client can notice.
+Appends each partition's batch in the order requests arrive; waits for the in-sync replicas only
+when acks is all. With acks 0 there is no response: an error closes the connection, which is all
+that such a client can notice.
 
 v5   log start offset             v7   zstd (KIP-110)          v8   per-record errors (KIP-467)
 v10  leader hints (KIP-951)       v12  implicit AddPartitionsToTxn (KIP-890)
