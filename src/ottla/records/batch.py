@@ -197,8 +197,15 @@ class BatchHeader:
         return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MASK
 
     def __repr__(self) -> str:
-        fields = ", ".join(f"{name}={getattr(self, name)}" for name in self.__slots__)
-        return f"BatchHeader({fields})"
+        return (
+            f"BatchHeader(position={self.position}, size={self.size},"
+            f" leader_epoch={self.leader_epoch}, base_offset={self.base_offset},"
+            f" last_offset_delta={self.last_offset_delta},"
+            f" record_count={self.record_count}, attributes={self.attributes:#x},"
+            f" base_timestamp={self.base_timestamp}, max_timestamp={self.max_timestamp},"
+            f" producer_id={self.producer_id}, producer_epoch={self.producer_epoch},"
+            f" base_sequence={self.base_sequence})"
+        )
 
 
 def read_header(data: Buffer, position: int = 0) -> BatchHeader:
@@ -209,13 +216,19 @@ def read_header(data: Buffer, position: int = 0) -> BatchHeader:
     """
     if position < 0 or position + BATCH_OVERHEAD > len(data):
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no whole batch header at {position}")
-    base_offset, length, *fields = _HEADER.unpack_from(data, position)
-    size = length + LOG_OVERHEAD
-    if size < BATCH_OVERHEAD:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"batch of {size} bytes at {position}")
-    if fields[1] != MAGIC:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"magic {fields[1]} at {position}")
-    return BatchHeader(position, base_offset, size, *fields)
+    # fmt: off
+    (base_offset, length, leader_epoch, magic, crc, attributes, last_offset_delta,
+     base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence,
+     record_count) = _HEADER.unpack_from(data, position)
+    size: int = length + LOG_OVERHEAD
+    if magic != MAGIC or size < BATCH_OVERHEAD:
+        message = f"size {size}, magic {magic} at {position}"
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, message)
+    return BatchHeader(
+        position, base_offset, size, leader_epoch, magic, crc, attributes, last_offset_delta,
+        base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, record_count,
+    )
+    # fmt: on
 
 
 def check_batches(
