@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.coordinator.keys import (
-    ZERO_UUID,
     CommittedOffset,
     GroupKey,
     GroupMetadata,
@@ -23,6 +22,7 @@ from ottla.coordinator.keys import (
     write_offset_value,
 )
 from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.primitives import ZERO_UUID
 
 OFFSET_KEY = "0001 0009 6772757070652dc3a4 0006 6f7264657273 00000007"
 GROUP_KEY = "0002 0009 6772757070652dc3a4"

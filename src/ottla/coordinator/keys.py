@@ -33,9 +33,9 @@ import struct
 from typing import Final, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.primitives import ZERO_UUID
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-ZERO_UUID: Final = bytes(16)
 STRING_SIZE_MAX: Final = 0x7FFF  # a string's length is an int16, in flexible versions too
 
 _KEY_OFFSET_OLD: Final = 0
@@ -116,6 +116,11 @@ def partition_for(group_id: str, count: int) -> int:
     if code == 0x80000000:
         return 0
     return (code if code < 0x80000000 else 0x1_0000_0000 - code) % count
+
+
+def is_recordable(text: str) -> bool:
+    """Whether a string is short enough for a record; flexible requests can carry longer ones."""
+    return 4 * len(text) <= STRING_SIZE_MAX or len(text.encode()) <= STRING_SIZE_MAX
 
 
 def write_offset_key(group_id: str, topic: str, partition: int) -> bytes:

@@ -1,0 +1,249 @@
+"""All groups that this broker coordinates: which shard a group is in, and whether it is here.
+
+A shard is here from when this broker leads its partition of `__consumer_offsets` and has read it.
+Before, clients are told COORDINATOR_LOAD_IN_PROGRESS; without it, NOT_COORDINATOR, upon which they
+look for the right broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.coordinator.describing import CLASSIC, described, described_unknown, listed
+from ottla.coordinator.group import GroupConfig
+from ottla.coordinator.keys import is_recordable, partition_for
+from ottla.coordinator.outcome import Outcome, Reply, Token
+from ottla.coordinator.replies import commit_error, fetch_error, join_error
+from ottla.coordinator.shard import GroupShard
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from ottla.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.join_group import JoinGroupRequest
+from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.wire.messages.offset_commit import OffsetCommitRequest
+from ottla.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from ottla.wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.wire.primitives import Message
+
+
+class GroupCoordinator:
+    """`partition_count` is that of `__consumer_offsets`, and can never change."""
+
+    __slots__ = ("_loading", "_uuid", "config", "partition_count", "shards")
+
+    def __init__(
+        self, *, partition_count: int, config: GroupConfig, uuid: Callable[[], str]
+    ) -> None:
+        self.partition_count = partition_count
+        self.config = config
+        self.shards: dict[int, GroupShard] = {}
+        self._loading: dict[int, GroupShard] = {}
+        self._uuid = uuid
+
+    # -- partitions
+
+    def begin_load(self, partition: int) -> GroupShard:
+        """This broker leads the partition: give the shard its records, then call `end_load`."""
+        assert partition not in self.shards
+        shard = GroupShard(partition, config=self.config, uuid=self._uuid)
+        self._loading[partition] = shard
+        return shard
+
+    def end_load(self, partition: int, now_ms: int) -> Outcome:
+        shard = self._loading.pop(partition)
+        self.shards[partition] = shard
+        return shard.loaded(now_ms)
+
+    def unload(self, partition: int) -> list[Reply]:
+        """Another broker leads the partition, or its log cannot be read any more."""
+        self._loading.pop(partition, None)
+        shard = self.shards.pop(partition, None)
+        return [] if shard is None else shard.unload()
+
+    def shard_of(self, group_id: str) -> GroupShard:
+        partition = partition_for(group_id, self.partition_count)
+        shard = self.shards.get(partition)
+        if shard is not None:
+            return shard
+        if partition in self._loading:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        raise KafkaError(ErrorCode.NOT_COORDINATOR)
+
+    def failed(self, outcome: Outcome, code: ErrorCode, *, now_ms: int) -> list[Reply]:
+        """See GroupShard.failed."""
+        return self.shards[outcome.partition].failed(outcome, code, now_ms=now_ms)
+
+    # -- time
+
+    def next_deadline_ms(self) -> int | None:
+        deadlines = (shard.next_deadline_ms() for shard in self.shards.values())
+        return min((due_ms for due_ms in deadlines if due_ms is not None), default=None)
+
+    def expire(self, now_ms: int) -> list[Outcome]:
+        """Whatever is due by now; each outcome is of another partition."""
+        due: list[Outcome] = []
+        for shard in self.shards.values():
+            deadline_ms = shard.next_deadline_ms()
+            if deadline_ms is not None and deadline_ms <= now_ms:
+                due.append(shard.expire(now_ms))
+        return due
+
+    # -- membership
+
+    def join_group(
+        self,
+        request: JoinGroupRequest,
+        *,
+        version: int,
+        client_id: str,
+        client_host: str,
+        token: Token,
+        now_ms: int,
+    ) -> Outcome:
+        try:
+            shard = self._member_shard(request.group_id)
+            if not is_recordable(request.group_instance_id or ""):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "a group.instance.id over 32 KiB")
+        except KafkaError as error:
+            return _answered(token, join_error(request.member_id, error.code))
+        return shard.join_group(
+            request,
+            version=version,
+            client_id=client_id,
+            client_host=client_host,
+            token=token,
+            now_ms=now_ms,
+        )
+
+    def sync_group(
+        self, request: SyncGroupRequest, *, version: int, token: Token, now_ms: int
+    ) -> Outcome:
+        try:
+            shard = self._member_shard(request.group_id)
+        except KafkaError as error:
+            return _answered(token, SyncGroupResponse(error_code=error.code))
+        return shard.sync_group(request, version=version, token=token, now_ms=now_ms)
+
+    def heartbeat(self, request: HeartbeatRequest, *, token: Token, now_ms: int) -> Outcome:
+        try:
+            shard = self._member_shard(request.group_id)
+        except KafkaError as error:
+            code = error.code
+            if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                code = ErrorCode.NONE  # its session begins anew once the group is loaded
+            return _answered(token, HeartbeatResponse(error_code=code))
+        return shard.heartbeat(request, token=token, now_ms=now_ms)
+
+    def leave_group(
+        self, request: LeaveGroupRequest, *, version: int, token: Token, now_ms: int
+    ) -> Outcome:
+        try:
+            shard = self._member_shard(request.group_id)
+        except KafkaError as error:
+            return _answered(token, LeaveGroupResponse(error_code=error.code))
+        return shard.leave_group(request, version=version, token=token, now_ms=now_ms)
+
+    # -- offsets: for them, as in Kafka, even the empty group id names a group
+
+    def offset_commit(
+        self, request: OffsetCommitRequest, *, version: int, token: Token, now_ms: int
+    ) -> Outcome:
+        try:
+            shard = self._shard(request.group_id)
+        except KafkaError as error:
+            return _answered(token, commit_error(request.topics, error.code))
+        return shard.offset_commit(request, version=version, token=token, now_ms=now_ms)
+
+    def offset_fetch(
+        self, request: OffsetFetchRequestGroup, *, version: int
+    ) -> OffsetFetchResponseGroup:
+        group_id = request.group_id
+        try:
+            shard = self._shard(group_id)
+        except KafkaError as error:
+            return fetch_error(group_id, request.topics, error.code, version)
+        return OffsetFetchResponseGroup(group_id, shard.offset_fetch(group_id, request.topics))
+
+    def offset_delete(self, request: OffsetDeleteRequest, *, token: Token, now_ms: int) -> Outcome:
+        try:
+            shard = self._member_shard(request.group_id)
+        except KafkaError as error:
+            return _answered(token, OffsetDeleteResponse(error_code=error.code))
+        return shard.offset_delete(request, token=token, now_ms=now_ms)
+
+    def forget_topic(self, topic: str, topic_id: bytes, *, now_ms: int) -> list[Outcome]:
+        """A topic was deleted, and with it every group's place in it."""
+        return [
+            shard.forget_topic(topic, topic_id, now_ms=now_ms) for shard in self.shards.values()
+        ]
+
+    # -- groups
+
+    def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
+        """v4 filters by state (KIP-518), v5 by type (KIP-848); names are compared in any case."""
+        if self._loading:
+            return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        states = {state.strip().lower() for state in request.states_filter}
+        types = {kind.strip().lower() for kind in request.types_filter}
+        if types and CLASSIC not in types:
+            return ListGroupsResponse()
+        return ListGroupsResponse(
+            groups=[
+                listed(group)
+                for shard in self.shards.values()
+                for group in shard.groups.values()
+                if not states or group.state.value.lower() in states
+            ]
+        )
+
+    def describe_groups(
+        self, request: DescribeGroupsRequest, *, version: int
+    ) -> DescribeGroupsResponse:
+        return DescribeGroupsResponse(
+            groups=[self._describe_group(group_id, version) for group_id in request.groups]
+        )
+
+    def _describe_group(self, group_id: str, version: int) -> DescribedGroup:
+        try:
+            group = self._shard(group_id).groups.get(group_id)
+        except KafkaError as error:
+            return DescribedGroup(error_code=error.code, group_id=group_id)
+        return described_unknown(group_id, version) if group is None else described(group)
+
+    def delete_groups(self, group_ids: list[str], *, token: Token, now_ms: int) -> list[Outcome]:
+        """One outcome for each partition; together their replies name every group once."""
+        by_shard: dict[int, list[str]] = {}
+        outcomes: list[Outcome] = []
+        for group_id in dict.fromkeys(group_ids):
+            try:
+                by_shard.setdefault(self._shard(group_id).partition, []).append(group_id)
+            except KafkaError as error:
+                result = DeletableGroupResult(group_id, error.code)
+                outcomes.append(_answered(token, DeleteGroupsResponse(results=[result])))
+        for partition, names in by_shard.items():
+            shard = self.shards[partition]
+            outcomes.append(shard.delete_groups(names, token=token, now_ms=now_ms))
+        return outcomes
+
+    def _shard(self, group_id: str) -> GroupShard:
+        if not is_recordable(group_id):
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group id over 32 KiB")
+        return self.shard_of(group_id)
+
+    def _member_shard(self, group_id: str) -> GroupShard:
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group with members has a name")
+        return self._shard(group_id)
+
+
+def _answered(token: Token, message: Message) -> Outcome:
+    outcome = Outcome()
+    outcome.replies.append((token, message))
+    return outcome

@@ -1,0 +1,72 @@
+"""The deadlines of a shard, in a heap that heartbeats do not have to touch.
+
+A member's session is prolonged with every heartbeat, and hardly ever ends. So a deadline that
+moves to a later time leaves its entry where it is in the heap; when that entry comes to the top
+it is pushed again for the time that holds by then. Prolonging costs one dictionary write.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+Key = tuple[str, str, str]  # what ends, group id, member id
+
+# The heap is rebuilt when it holds more than twice the live entries, and this many.
+_STALE_COUNT_MAX: Final = 1_024
+
+
+class Deadlines:
+    """When what has to happen, by a key that says what."""
+
+    __slots__ = ("_due_ms", "_heap", "_queued_ms")
+
+    def __init__(self) -> None:
+        self._due_ms: dict[Key, int] = {}
+        self._queued_ms: dict[Key, int] = {}  # the earliest entry that the heap holds for a key
+        self._heap: list[tuple[int, Key]] = []
+
+    def __len__(self) -> int:
+        return len(self._due_ms)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._due_ms
+
+    def set(self, key: Key, due_ms: int) -> None:
+        """The one deadline of this key; an earlier one for it no longer holds."""
+        self._due_ms[key] = due_ms
+        queued_ms = self._queued_ms.get(key)
+        if queued_ms is None or due_ms < queued_ms:
+            self._queued_ms[key] = due_ms
+            heappush(self._heap, (due_ms, key))
+            if len(self._heap) > _STALE_COUNT_MAX and len(self._heap) > 2 * len(self._due_ms):
+                self._rebuild()
+
+    def cancel(self, key: Key) -> None:
+        self._due_ms.pop(key, None)
+
+    def next_ms(self) -> int | None:
+        """The time of the next deadline, or of one that was moved since: never too late."""
+        return self._heap[0][0] if self._heap else None
+
+    def pop_due(self, now_ms: int) -> Key | None:
+        """The next key whose time has come, which then has no deadline any more."""
+        while self._heap and self._heap[0][0] <= now_ms:
+            queued_ms, key = heappop(self._heap)
+            if self._queued_ms.get(key) != queued_ms:
+                continue  # an earlier entry of the same key took its place
+            del self._queued_ms[key]
+            due_ms = self._due_ms.get(key)
+            if due_ms is None:
+                continue
+            if due_ms <= now_ms:
+                del self._due_ms[key]
+                return key
+            self._queued_ms[key] = due_ms
+            heappush(self._heap, (due_ms, key))
+        return None
+
+    def _rebuild(self) -> None:
+        self._queued_ms = dict(self._due_ms)
+        self._heap = [(due_ms, key) for key, due_ms in self._due_ms.items()]
+        heapify(self._heap)

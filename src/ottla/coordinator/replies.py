@@ -1,0 +1,111 @@
+"""Answers that more than one event gives, and the error form of every answer."""
+
+from __future__ import annotations
+
+from ottla.coordinator.group import Group
+from ottla.errors import ErrorCode
+from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from ottla.wire.messages.heartbeat import HeartbeatResponse
+from ottla.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from ottla.wire.messages.leave_group import LeaveGroupResponse
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ottla.wire.messages.offset_delete import OffsetDeleteResponse
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from ottla.wire.messages.sync_group import SyncGroupResponse
+from ottla.wire.primitives import Message
+
+
+def joined(group: Group, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
+    """The current generation. The leader is also told who the members are, to assign to them."""
+    members: list[JoinGroupResponseMember] = []
+    if member_id == group.leader:
+        protocol = group.protocol_name or ""
+        members = [
+            JoinGroupResponseMember(
+                member.member_id, member.group_instance_id, member.metadata(protocol)
+            )
+            for member in group.members.values()
+        ]
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader or "",
+        skip_assignment=skip_assignment,
+        member_id=member_id,
+        members=members,
+    )
+
+
+def join_error(member_id: str, code: ErrorCode) -> JoinGroupResponse:
+    # Before v7 the protocol's name cannot be null, so it is empty in all versions.
+    return JoinGroupResponse(error_code=code, protocol_name="", member_id=member_id)
+
+
+def commit_error(topics: list[OffsetCommitRequestTopic], code: ErrorCode) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                topic.name,
+                topic.topic_id,
+                [OffsetCommitResponsePartition(p.partition_index, code) for p in topic.partitions],
+            )
+            for topic in topics
+        ]
+    )
+
+
+def fetch_error(
+    group_id: str, topics: list[OffsetFetchRequestTopics] | None, code: ErrorCode, version: int
+) -> OffsetFetchResponseGroup:
+    """v1 has no error but that of a partition; from v2 the group has one."""
+    if version >= 2:
+        return OffsetFetchResponseGroup(group_id, error_code=code)
+    return OffsetFetchResponseGroup(
+        group_id,
+        [
+            OffsetFetchResponseTopics(
+                topic.name,
+                topic.topic_id,
+                [
+                    OffsetFetchResponsePartitions(index, -1, -1, "", code)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in topics or []
+        ],
+    )
+
+
+def refused(message: Message, code: ErrorCode) -> Message:
+    """What to say instead of this reply, when the records before it could not be appended."""
+    match message:
+        case JoinGroupResponse():
+            return join_error("", code)
+        case SyncGroupResponse():
+            return SyncGroupResponse(error_code=code)
+        case HeartbeatResponse():
+            return HeartbeatResponse(error_code=code)
+        case LeaveGroupResponse():
+            return LeaveGroupResponse(error_code=code)
+        case OffsetDeleteResponse():
+            return OffsetDeleteResponse(error_code=code)
+        case OffsetCommitResponse():
+            for topic in message.topics:
+                for partition in topic.partitions:
+                    partition.error_code = code
+            return message
+        case DeleteGroupsResponse():
+            results = [DeletableGroupResult(result.group_id, code) for result in message.results]
+            return DeleteGroupsResponse(results=results)
+    raise AssertionError(f"{type(message).__name__} never waits for records")

@@ -1,0 +1,374 @@
+"""The groups of one partition of `__consumer_offsets`, and what they have committed.
+
+A shard is told what happens (a request, a time, a deleted topic) and gives an Outcome. It never
+waits: a request that has to, such as JoinGroup, is answered in the outcome of a later event,
+under the token that it came with. Reads, which neither wait nor write, are answered at once.
+
+    load(records)... -> loaded(now_ms) -> requests, expire(now_ms), ... -> unload()
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from ottla.coordinator.deadlines import Deadlines, Key
+from ottla.coordinator.group import Group, GroupConfig, State
+from ottla.coordinator.joining import Joining, join
+from ottla.coordinator.keys import (
+    OFFSETS_TOPIC,
+    GroupKey,
+    OffsetKey,
+    is_recordable,
+    read_group_value,
+    read_key,
+    read_offset_value,
+    write_group_key,
+)
+from ottla.coordinator.membership import heartbeat, leave, leaving, left, sync
+from ottla.coordinator.offsets import Offsets, check_commit, check_offset_delete
+from ottla.coordinator.outcome import Outcome, Reply, Token, Turn, coordinator_code
+from ottla.coordinator.rebalance import (
+    JOIN,
+    SESSION,
+    SYNC,
+    answer_join,
+    answer_sync,
+    expire_join,
+    expire_session,
+    expire_sync,
+    join_key,
+    prepare_rebalance,
+    prolong_session,
+    session_key,
+    sync_key,
+)
+from ottla.coordinator.replies import commit_error, join_error, refused
+from ottla.errors import ErrorCode, KafkaError
+from ottla.records.record import Record
+from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.join_group import JoinGroupRequest
+from ottla.wire.messages.leave_group import LeaveGroupRequest
+from ottla.wire.messages.offset_commit import OffsetCommitRequest
+from ottla.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from ottla.wire.messages.offset_fetch import OffsetFetchRequestTopics, OffsetFetchResponseTopics
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+_log = logging.getLogger("ottla.coordinator")
+
+_RETENTION: Final[Key] = ("retention", "", "")
+_EXPIRED_COUNT_MAX: Final = 1_000  # offsets forgotten in one outcome; the rest follow in the next
+_GROUP_ID_NOT_FOUND_FROM: Final = 9  # the version of OffsetCommit that may say so
+_PROTOCOL_FROM: Final = 5  # the version of SyncGroup that names the protocol
+
+
+class GroupShard:
+    """One owner of one partition's groups. `uuid` is the source of new member ids."""
+
+    __slots__ = ("_deadlines", "_latest", "_uuid", "config", "groups", "offsets", "partition")
+
+    def __init__(self, partition: int, *, config: GroupConfig, uuid: Callable[[], str]) -> None:
+        self.partition = partition
+        self.config = config
+        self.groups: dict[str, Group] = {}
+        self.offsets = Offsets()
+        self._deadlines = Deadlines()
+        self._uuid = uuid
+        self._latest: dict[bytes, bytes | None] = {}  # while loading: the last value of each key
+
+    # -- loading
+
+    def load(self, records: Iterable[Record]) -> None:
+        """The next records of the partition, oldest first."""
+        latest = self._latest
+        for record in records:
+            if record.key is not None:
+                latest[record.key] = record.value
+
+    def loaded(self, now_ms: int) -> Outcome:
+        """That was all of it: what stands holds, and everybody's session begins anew."""
+        for key, value in self._latest.items():
+            if value is not None:
+                try:
+                    self._restore(key, value, now_ms)
+                except KafkaError as error:
+                    _log.warning("%s-%d: skipped: %s", OFFSETS_TOPIC, self.partition, error)
+        self._latest = {}
+        turn = self._turn(now_ms)
+        for group in self.groups.values():
+            for member in group.members.values():
+                prolong_session(group, member, turn)
+            if len(group.members) > self.config.max_size:
+                prepare_rebalance(group, turn)
+        self._deadlines.set(_RETENTION, now_ms + self.config.offsets_retention_check_interval_ms)
+        return turn.outcome
+
+    def _restore(self, key: bytes, value: bytes, now_ms: int) -> None:
+        match read_key(key):
+            case OffsetKey(group_id, topic, partition):
+                self.offsets.put(group_id, topic, partition, read_offset_value(value))
+                if group_id not in self.groups:
+                    self.groups[group_id] = Group(group_id, now_ms)
+            case GroupKey(group_id):
+                self.groups[group_id] = Group.loaded(group_id, read_group_value(value))
+
+    def unload(self) -> list[Reply]:
+        """Another broker leads this partition now: whoever waits here has to ask there."""
+        turn = self._turn(0)
+        for group in self.groups.values():
+            self._answer_waiting(group, turn, ErrorCode.NOT_COORDINATOR)
+            group.transition(State.DEAD, group.state_timestamp_ms)
+        self.groups.clear()
+        return turn.outcome.replies
+
+    # -- time
+
+    def next_deadline_ms(self) -> int | None:
+        """When `expire` has to be called next; an earlier or needless call does no harm."""
+        return self._deadlines.next_ms()
+
+    def expire(self, now_ms: int) -> Outcome:
+        turn = self._turn(now_ms)
+        while (due := self._deadlines.pop_due(now_ms)) is not None:
+            kind, group_id, member_id = due
+            group = self.groups.get(group_id)
+            if due == _RETENTION:
+                self._expire_offsets(turn)
+                break  # with a batch of its own; what else is due comes with the next call
+            if group is None:
+                continue
+            if kind == SESSION:
+                expire_session(group, member_id, turn)
+            elif kind == JOIN:
+                expire_join(group, turn)
+            elif kind == SYNC:
+                expire_sync(group, turn)
+        return turn.outcome
+
+    def _expire_offsets(self, turn: Turn) -> None:
+        """Forget offsets past their retention, and groups that are empty and have none left."""
+        count = 0
+        for group in list(self.groups.values()):
+            for topic, partition in list(self.offsets.expired(group, turn.now_ms, self.config)):
+                if count == _EXPIRED_COUNT_MAX:
+                    self._deadlines.set(_RETENTION, turn.now_ms)
+                    return
+                self.offsets.erase(group.group_id, topic, partition, turn)
+                count += 1
+            idle = group.state is State.EMPTY and not group.pending_join
+            if idle and group.group_id not in self.offsets.by_group:
+                self._delete_group(group, turn)
+                count += 1
+        due_ms = turn.now_ms + self.config.offsets_retention_check_interval_ms
+        self._deadlines.set(_RETENTION, due_ms)
+
+    # -- membership
+
+    def join_group(
+        self,
+        request: JoinGroupRequest,
+        *,
+        version: int,
+        client_id: str,
+        client_host: str,
+        token: Token,
+        now_ms: int,
+    ) -> Outcome:
+        """Answered when the group is complete, at the latest when its rebalance timeout is over."""
+        turn = self._turn(now_ms)
+        group = self.groups.get(request.group_id)
+        joining = Joining(
+            request,
+            version=version,
+            client_id=client_id,
+            client_host=client_host,
+            token=token,
+            uuid="" if request.member_id else self._uuid(),
+        )
+        code = self._check_join(request, group, joining)
+        if code is not ErrorCode.NONE:
+            turn.reply(token, join_error(request.member_id, code))
+            return turn.outcome
+        if group is None:
+            group = self._create_group(request.group_id, turn)
+            turn.record(*group.new_record())
+        join(group, joining, turn)
+        return turn.outcome
+
+    def _check_join(
+        self, request: JoinGroupRequest, group: Group | None, joining: Joining
+    ) -> ErrorCode:
+        timeout_ms = request.session_timeout
+        config = self.config
+        if not config.min_session_timeout_ms <= timeout_ms <= config.max_session_timeout_ms:
+            return ErrorCode.INVALID_SESSION_TIMEOUT
+        texts = [request.protocol_type, joining.client_host, joining.new_member_id()]
+        texts += [name for name, _ in joining.protocols]
+        if not all(map(is_recordable, texts)):
+            return ErrorCode.INVALID_REQUEST
+        if group is None:
+            if request.member_id:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if not request.protocol_type or not request.protocols:
+                return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        return ErrorCode.NONE
+
+    def sync_group(
+        self, request: SyncGroupRequest, *, version: int, token: Token, now_ms: int
+    ) -> Outcome:
+        """Answered when the leader's SyncGroup has come and is stored."""
+        turn = self._turn(now_ms)
+        group = self.groups.get(request.group_id)
+        if version >= _PROTOCOL_FROM and None in (request.protocol_type, request.protocol_name):
+            turn.reply(token, SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        elif group is None:
+            turn.reply(token, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        else:
+            sync(group, request, token, turn)
+        return turn.outcome
+
+    def heartbeat(self, request: HeartbeatRequest, *, token: Token, now_ms: int) -> Outcome:
+        turn = self._turn(now_ms)
+        group = self.groups.get(request.group_id)
+        code = ErrorCode.UNKNOWN_MEMBER_ID
+        if group is not None:
+            code = heartbeat(group, request, turn)
+        turn.reply(token, HeartbeatResponse(error_code=code))
+        return turn.outcome
+
+    def leave_group(
+        self, request: LeaveGroupRequest, *, version: int, token: Token, now_ms: int
+    ) -> Outcome:
+        turn = self._turn(now_ms)
+        group = self.groups.get(request.group_id)
+        if group is None:
+            identities = leaving(request, version)
+            codes = [ErrorCode.UNKNOWN_MEMBER_ID] * len(identities)
+            turn.reply(token, left(identities, codes, version))
+        else:
+            turn.reply(token, leave(group, request, version, turn))
+        return turn.outcome
+
+    # -- offsets
+
+    def offset_commit(
+        self, request: OffsetCommitRequest, *, version: int, token: Token, now_ms: int
+    ) -> Outcome:
+        """Every topic of the request has its name and, where it is known, its id."""
+        turn = self._turn(now_ms)
+        group = self.groups.get(request.group_id)
+        code = ErrorCode.NONE
+        if group is not None:
+            code = check_commit(group, request)
+        elif request.generation_id_or_member_epoch < 0:
+            group = self._create_group(request.group_id, turn)  # one that only commits
+        elif version >= _GROUP_ID_NOT_FOUND_FROM:
+            code = ErrorCode.GROUP_ID_NOT_FOUND
+        else:
+            code = ErrorCode.ILLEGAL_GENERATION
+        if group is None or code is not ErrorCode.NONE:
+            turn.reply(token, commit_error(request.topics, code))
+            return turn.outcome
+        if group.state in (State.STABLE, State.PREPARING_REBALANCE):
+            prolong_session(group, group.members[request.member_id], turn)
+        turn.reply(token, self.offsets.commit(request, turn))
+        return turn.outcome
+
+    def offset_fetch(
+        self, group_id: str, topics: list[OffsetFetchRequestTopics] | None
+    ) -> list[OffsetFetchResponseTopics]:
+        """`None` asks for all that there is. A group that nobody knows has committed nothing."""
+        if topics is None:
+            return self.offsets.fetch_all(group_id)
+        return self.offsets.fetch(group_id, topics)
+
+    def offset_delete(self, request: OffsetDeleteRequest, *, token: Token, now_ms: int) -> Outcome:
+        turn = self._turn(now_ms)
+        group = self.groups.get(request.group_id)
+        code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else check_offset_delete(group)
+        if group is None or code is not ErrorCode.NONE:
+            turn.reply(token, OffsetDeleteResponse(error_code=code))
+        else:
+            turn.reply(token, self.offsets.delete(group, request, turn))
+        return turn.outcome
+
+    def forget_topic(self, topic: str, topic_id: bytes, *, now_ms: int) -> Outcome:
+        turn = self._turn(now_ms)
+        self.offsets.forget_topic(topic, topic_id, turn)
+        return turn.outcome
+
+    # -- groups
+
+    def delete_groups(self, group_ids: list[str], *, token: Token, now_ms: int) -> Outcome:
+        turn = self._turn(now_ms)
+        response = DeleteGroupsResponse()
+        for group_id in group_ids:
+            group = self.groups.get(group_id)
+            code = ErrorCode.NONE
+            if group is None:
+                code = ErrorCode.GROUP_ID_NOT_FOUND
+            elif group.state is not State.EMPTY:
+                code = ErrorCode.NON_EMPTY_GROUP
+            else:
+                for topic, partition, _ in list(self.offsets.of_group(group_id)):
+                    self.offsets.erase(group_id, topic, partition, turn)
+                self._delete_group(group, turn)
+            response.results.append(DeletableGroupResult(group_id, code))
+        turn.reply(token, response)
+        return turn.outcome
+
+    def _create_group(self, group_id: str, turn: Turn) -> Group:
+        group = Group(group_id, turn.now_ms)
+        self.groups[group_id] = group
+        turn.undo(lambda undo, code: self._drop_group(group, code, undo))
+        return group
+
+    def _delete_group(self, group: Group, turn: Turn) -> None:
+        turn.record(write_group_key(group.group_id), None)
+        del self.groups[group.group_id]
+        turn.undo(lambda undo, code: self._keep_group(group))
+
+    def _keep_group(self, group: Group) -> None:
+        self.groups[group.group_id] = group
+
+    def _drop_group(self, group: Group, code: ErrorCode, turn: Turn) -> None:
+        """A group that could not be stored never was."""
+        self._answer_waiting(group, turn, code)
+        for member_id in [*group.members, *group.pending_join]:
+            turn.deadlines.cancel(session_key(group, member_id))
+        turn.deadlines.cancel(join_key(group))
+        turn.deadlines.cancel(sync_key(group))
+        del self.groups[group.group_id]
+
+    def _answer_waiting(self, group: Group, turn: Turn, code: ErrorCode) -> None:
+        for member in group.members.values():
+            answer_join(group, member, turn, member.member_id, code)
+            answer_sync(member, turn, SyncGroupResponse(error_code=code))
+
+    # -- outcomes
+
+    def failed(self, outcome: Outcome, code: ErrorCode, *, now_ms: int) -> list[Reply]:
+        """Nothing of this outcome could be appended: take its changes back, and say so.
+
+        To be called at once, before any other event, with the code that the append ended in. What
+        is not undone is what the next coordinator would find out by itself: that members have left
+        or failed. Records that were appended but not committed in time are another matter: they
+        may yet be, so the state stays, and only the clients are told (`refused`).
+        """
+        turn = self._turn(now_ms)
+        told = coordinator_code(code)
+        for undo in reversed(outcome.undo):
+            undo(turn, told)
+        assert not turn.outcome.records
+        replies = [(token, refused(message, told)) for token, message in outcome.replies]
+        return replies + turn.outcome.replies
+
+    def _turn(self, now_ms: int) -> Turn:
+        return Turn(
+            now_ms,
+            outcome=Outcome(self.partition),
+            deadlines=self._deadlines,
+            config=self.config,
+        )
