@@ -1,0 +1,84 @@
+"""What the confluent-kafka tests share: short ways to make topics, produce and read back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+PATIENCE_S = 60.0
+
+
+def make_topic(bootstrap: str, name: str, partitions: int = 1, **config: str) -> str:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    settings = {key.replace("_", "."): value for key, value in config.items()}
+    new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
+    admin.create_topics([new])[name].result(PATIENCE_S)
+    # On Apache Kafka the metadata of the broker follows the controller's answer a moment later.
+    deadline = time.monotonic() + PATIENCE_S
+    while len(admin.list_topics(name, timeout=PATIENCE_S).topics[name].partitions) != partitions:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return name
+
+
+def produce(
+    bootstrap: str, topic: str, records: Iterable[dict[str, Any]], **config: Any
+) -> list[Message]:
+    """Sends records (keyword arguments of Producer.produce) and returns the delivered messages, in order."""
+    delivered: list[Message] = []
+
+    def on_delivery(error: Any, message: Message) -> None:
+        assert error is None, error
+        delivered.append(message)
+
+    settings = {key.replace("_", "."): value for key, value in config.items()}
+    producer = Producer({"bootstrap.servers": bootstrap, **settings})
+    count = 0
+    for record in records:
+        producer.produce(topic, on_delivery=on_delivery, **record)
+        count += 1
+    assert producer.flush(PATIENCE_S) == 0
+    assert len(delivered) == count
+    return delivered
+
+
+def consumer(bootstrap: str, **config: Any) -> Consumer:
+    callbacks = ("error_cb", "on_commit")
+    settings = {k if k in callbacks else k.replace("_", "."): v for k, v in config.items()}
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            **settings,
+        }
+    )
+
+
+def take(reader: Consumer, count: int, patience_s: float = PATIENCE_S) -> list[Message]:
+    """Exactly the next `count` messages; fails on an error and when they do not come."""
+    messages: list[Message] = []
+    deadline = time.monotonic() + patience_s
+    while len(messages) < count:
+        assert time.monotonic() < deadline, f"{len(messages)} of {count} messages came"
+        message = reader.poll(0.5)
+        if message is not None:
+            assert message.error() is None, message.error()
+            messages.append(message)
+    return messages
+
+
+def read_all(
+    bootstrap: str, topic: str, count: int, partition: int = 0, **config: Any
+) -> list[Message]:
+    reader = consumer(bootstrap, **config)
+    try:
+        reader.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+        return take(reader, count)
+    finally:
+        reader.close()

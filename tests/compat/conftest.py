@@ -1,0 +1,106 @@
+"""Fixtures of the compatibility suites: a broker process, unique names, patience.
+
+`make test` runs everything but `-m maven`; see compat_brokers.py for how to run it on Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from compat_brokers import Broker, start_broker
+
+with warnings.catch_warnings():
+    # kafka-python reads its message schemas at import through an importlib function that 3.11 deprecates.
+    warnings.simplefilter("ignore")
+    import kafka
+    import kafka.admin  # noqa: F401
+    import kafka.protocol.api_key  # noqa: F401
+
+HERE = Path(__file__).parent
+# One slow machine, two cores, everything at once: a step that is not there after this long is broken.
+PATIENCE_S = 60.0
+
+Until = Callable[[Callable[[], object], str], None]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.compat)
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The broker that all tests share."""
+    external = os.environ.get("OTTLA_COMPAT_BOOTSTRAP")
+    if external is not None:
+        there = Broker(tmp_path_factory.mktemp("external"))
+        there.bootstrap = external
+        there.port = int(external.rsplit(":", 1)[1])
+        yield there
+        return
+    started = start_broker(tmp_path_factory.mktemp("broker"))
+    yield started
+    alive = started.alive()
+    exit_code = started.stop() if alive else None
+    assert alive, f"the broker died during the tests:\n{started.log_tail()}"
+    # A JVM that is told to terminate reports 128 + 15.
+    assert exit_code in (0, 143), f"the broker left with {exit_code}:\n{started.log_tail()}"
+
+
+@pytest.fixture(scope="session")
+def bootstrap(broker: Broker) -> str:
+    return broker.bootstrap
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[Callable[..., Broker]]:
+    """Starts brokers that one test may stop, kill, fill and inspect."""
+    if "OTTLA_COMPAT_BOOTSTRAP" in os.environ:
+        pytest.skip("OTTLA_COMPAT_BOOTSTRAP is set: this test needs a broker process of its own")
+    brokers: list[Broker] = []
+
+    def start(**settings: str) -> Broker:
+        names = {name.replace("_", "."): value for name, value in settings.items()}
+        brokers.append(start_broker(tmp_path / f"broker{len(brokers)}", names))
+        return brokers[-1]
+
+    yield start
+    for one in brokers:
+        if one.alive():
+            one.kill()
+
+
+@pytest.fixture
+def unique(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Names that no other test (or run, on a broker that stays) has used."""
+    return lambda prefix: f"{prefix}-{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture
+def topic_name(unique: Callable[[str], str]) -> str:
+    return unique("topic")
+
+
+@pytest.fixture
+def group_name(unique: Callable[[str], str]) -> str:
+    return unique("group")
+
+
+@pytest.fixture
+def until() -> Until:
+    """Waits until something is true; says what was awaited when it never is."""
+
+    def wait(condition: Callable[[], object], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < deadline, f"not within {PATIENCE_S:.0f} s: {what}"
+            time.sleep(0.05)
+
+    return wait
