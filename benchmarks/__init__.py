@@ -1,0 +1,9 @@
+"""`make bench`: Ottla and Apache Kafka side by side, in one run, under the same load.
+
+    python -m benchmarks --quick                    a first look, about four minutes
+    python -m benchmarks                            everything, under forty minutes
+    python -m benchmarks --rows produce,latency     some rows only
+    python -m benchmarks.profile_broker requests    where Ottla's time goes
+
+See docs/benchmarks.md for what each row measures and how it is kept fair.
+"""

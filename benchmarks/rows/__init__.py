@@ -1,0 +1,35 @@
+"""The rows of the table, by the word that --rows takes."""
+
+from __future__ import annotations
+
+from benchmarks.bench import OwnRow, SharedRow
+from benchmarks.rows.connections import ActiveConnections, IdleConnections
+from benchmarks.rows.growth import Growth
+from benchmarks.rows.latency import FixedRateLatency, OneInFlightLatency
+from benchmarks.rows.requests import PIPELINE_DEPTH, LibrdkafkaRequests, RawRequests
+from benchmarks.rows.start import Start
+from benchmarks.rows.throughput import Consume, Produce, ProduceAndConsume
+from benchmarks.settings import LARGE_BYTES, SMALL_BYTES
+
+
+def shared_rows() -> dict[str, list[SharedRow]]:
+    return {
+        "produce": [Produce(SMALL_BYTES), Produce(LARGE_BYTES)],
+        "consume": [Consume(SMALL_BYTES), Consume(LARGE_BYTES)],
+        "both": [ProduceAndConsume(LARGE_BYTES)],
+        "requests": [
+            RawRequests("1 connection"),
+            RawRequests(f"1 connection, {PIPELINE_DEPTH} in flight", depth=PIPELINE_DEPTH),
+            RawRequests("16 connections", connections=16, partitions=8),
+            LibrdkafkaRequests(),
+        ],
+        "latency": [FixedRateLatency(), OneInFlightLatency()],
+        "connections": [IdleConnections(), ActiveConnections()],
+    }
+
+
+def own_rows() -> dict[str, list[OwnRow]]:
+    return {"start": [Start()], "growth": [Growth()]}
+
+
+ROW_KEYS = ("produce", "consume", "both", "requests", "latency", "connections", "start", "growth")
