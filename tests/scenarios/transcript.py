@@ -1,0 +1,414 @@
+"""Plays a scenario against a GroupShard, and writes down what comes of it.
+
+A line that begins in the first column is an event or, after `#`, a remark. Lines below it that are
+indented were written here:
+
+    reply               a join: NONE generation 1, leads a-1 b-1
+    record appended     + g: generation 1, range, leader a-1, a-1=t-0 b-1=t-1
+    tombstone           - g t-0
+
+Events (options are key=value, and stay as they were for a client until changed):
+
+    join a b ...        clients join; group= session= rebalance= protocols=range:t,u/roundrobin:t
+                        instance= version= type=
+    sync a b ...        the leader says who gets what: a=t-0,t-1 b=t-2
+    heartbeat a         leave a b       (leave instance=i leaves by the instance alone)
+    commit a t-0=5      generation=-1 commits as a consumer without a group; metadata=
+    fetch g t-0 t-1     without partitions: all
+    offsets-delete g t-0                list state=Stable       describe g      delete g h
+    forget t            the topic was deleted
+    wait 3000           milliseconds pass, and what is due happens
+    fail KAFKA_STORAGE_ERROR            the next append ends in this error
+    config max_size=2   before the first event, or with `restart`
+    restart             a new shard is loaded from what was appended
+    unload              another broker leads the partition
+
+A client is its name: `a` is told its member id by the replies, and uses it from then on. Member ids
+are `<client>-<n>`. `forget-id a` makes the client `a` start anew.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field, replace
+
+from ottla.coordinator.describing import described, described_unknown, listed
+from ottla.coordinator.group import GroupConfig
+from ottla.coordinator.keys import (
+    GroupKey,
+    OffsetKey,
+    read_group_value,
+    read_key,
+    read_offset_value,
+)
+from ottla.coordinator.outcome import Outcome
+from ottla.coordinator.shard import GroupShard
+from ottla.errors import ErrorCode
+from ottla.records.record import Record
+from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from ottla.wire.messages.delete_groups import DeleteGroupsResponse
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from ottla.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from ottla.wire.messages.offset_fetch import OffsetFetchRequestTopics
+from ottla.wire.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from ottla.wire.primitives import ZERO_UUID, Message, Writer
+
+START_MS = 1_700_000_000_000
+
+
+@dataclass
+class Client:
+    """What a consumer remembers, and the options that it was last given."""
+
+    name: str
+    member_id: str = ""
+    generation: int = -1
+    protocol: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+    def option(self, key: str, default: str) -> str:
+        return self.options.get(key, default)
+
+    @property
+    def group(self) -> str:
+        return self.option("group", "g")
+
+    @property
+    def instance(self) -> str | None:
+        return self.options.get("instance")
+
+
+class Play:
+    def __init__(self) -> None:
+        self.now_ms = START_MS
+        self.log: list[tuple[bytes, bytes | None]] = []
+        self.clients: dict[str, Client] = {}
+        self.said: list[str] = []
+        self.failure: ErrorCode | None = None
+        self.config = GroupConfig()
+        self.numbers = itertools.count(1)
+        self.shard = self.new_shard()
+        self.shard.loaded(self.now_ms)
+
+    def new_shard(self) -> GroupShard:
+        return GroupShard(0, config=self.config, uuid=lambda: str(next(self.numbers)))
+
+    def client(self, name: str) -> Client:
+        return self.clients.setdefault(name, Client(name))
+
+    def say(self, line: str) -> None:
+        self.said.append(f"  {line}")
+
+    # -- events
+
+    def play(self, line: str) -> list[str]:
+        self.said = []
+        verb, *words = line.split()
+        names = [word for word in words if "=" not in word]
+        options = dict(word.split("=", 1) for word in words if "=" in word)
+        getattr(self, "do_" + verb.replace("-", "_"))(names, options)
+        return self.said
+
+    def do_config(self, names: list[str], options: dict[str, str]) -> None:
+        self.config = replace(self.config, **{key: int(value) for key, value in options.items()})
+        self.shard.config = self.config
+
+    def do_wait(self, names: list[str], options: dict[str, str]) -> None:
+        """Step from deadline to deadline, as a broker's timer would."""
+        end_ms = self.now_ms + int(names[0])
+        while (due_ms := self.shard.next_deadline_ms()) is not None and due_ms <= end_ms:
+            passed_ms = max(due_ms, self.now_ms) - self.now_ms
+            self.now_ms += passed_ms
+            outcome = self.shard.expire(self.now_ms)
+            if outcome.records or outcome.replies:
+                self.say(f"after {self.now_ms - end_ms + int(names[0])} ms")
+            self.carry_out(outcome)
+        self.now_ms = end_ms
+
+    def do_restart(self, names: list[str], options: dict[str, str]) -> None:
+        self.shard = self.new_shard()
+        self.shard.load(Record(key=key, value=value) for key, value in self.log)
+        self.carry_out(self.shard.loaded(self.now_ms))
+
+    def do_unload(self, names: list[str], options: dict[str, str]) -> None:
+        for token, message in self.shard.unload():
+            self.tell(token, message)
+
+    def do_fail(self, names: list[str], options: dict[str, str]) -> None:
+        self.failure = ErrorCode[names[0]]
+
+    def do_forget_id(self, names: list[str], options: dict[str, str]) -> None:
+        for name in names:
+            self.client(name).member_id = ""
+
+    def do_join(self, names: list[str], options: dict[str, str]) -> None:
+        for name in names:
+            client = self.client(name)
+            client.options |= options
+            request = JoinGroupRequest(
+                client.group,
+                int(client.option("session", "10000")),
+                int(client.option("rebalance", "60000")),
+                options.get("id", client.member_id),
+                client.instance,
+                client.option("type", "consumer"),
+                protocols(client.option("protocols", "range:t")),
+            )
+            outcome = self.shard.join_group(
+                request,
+                version=int(client.option("version", "9")),
+                client_id=name,
+                client_host="/127.0.0.1",
+                token=(name, "join"),
+                now_ms=self.now_ms,
+            )
+            self.carry_out(outcome)
+
+    def do_sync(self, names: list[str], options: dict[str, str]) -> None:
+        for name in names:
+            client = self.client(name)
+            assignments = [
+                SyncGroupRequestAssignment(self.client(to).member_id, what.encode())
+                for to, what in options.items()
+            ]
+            request = SyncGroupRequest(
+                client.group,
+                client.generation,
+                client.member_id,
+                client.instance,
+                client.option("type", "consumer"),
+                client.protocol or "range",
+                assignments,
+            )
+            self.carry_out(
+                self.shard.sync_group(request, version=5, token=(name, "sync"), now_ms=self.now_ms)
+            )
+
+    def do_heartbeat(self, names: list[str], options: dict[str, str]) -> None:
+        for name in names:
+            client = self.client(name)
+            generation = int(options.get("generation", client.generation))
+            request = HeartbeatRequest(client.group, generation, client.member_id, client.instance)
+            token = (name, "heartbeat")
+            self.carry_out(self.shard.heartbeat(request, token=token, now_ms=self.now_ms))
+
+    def do_leave(self, names: list[str], options: dict[str, str]) -> None:
+        members = [MemberIdentity(self.client(n).member_id, self.client(n).instance) for n in names]
+        if "instance" in options:
+            members.append(MemberIdentity("", options["instance"]))
+        group = options.get("group") or (self.client(names[0]).group if names else "g")
+        outcome = self.shard.leave_group(
+            LeaveGroupRequest(group, members=members),
+            version=5,
+            token=(" ".join(names) or "admin", "leave"),
+            now_ms=self.now_ms,
+        )
+        self.carry_out(outcome)
+
+    def do_commit(self, names: list[str], options: dict[str, str]) -> None:
+        client = self.client(names[0])
+        generation = int(options.pop("generation", client.generation))
+        metadata = options.pop("metadata", None)
+        group = options.pop("group", client.group)
+        topics: dict[str, OffsetCommitRequestTopic] = {}
+        for name, offset in options.items():
+            topic, index = name.rsplit("-", 1)
+            partition = OffsetCommitRequestPartition(int(index), int(offset), -1, metadata)
+            topics.setdefault(topic, OffsetCommitRequestTopic(topic)).partitions.append(partition)
+        request = OffsetCommitRequest(
+            group,
+            generation,
+            client.member_id if generation >= 0 else "",
+            group_instance_id=client.instance if generation >= 0 else None,
+            topics=list(topics.values()),
+        )
+        self.carry_out(
+            self.shard.offset_commit(
+                request, version=9, token=(client.name, "commit"), now_ms=self.now_ms
+            )
+        )
+
+    def do_fetch(self, names: list[str], options: dict[str, str]) -> None:
+        group, *partitions = names
+        topics = [
+            OffsetFetchRequestTopics(name.rsplit("-", 1)[0], ZERO_UUID, [int(name.rsplit("-")[-1])])
+            for name in partitions
+        ]
+        for topic in self.shard.offset_fetch(group, topics if partitions else None):
+            for p in topic.partitions:
+                extra = f" ({p.metadata})" if p.metadata else ""
+                self.say(f"{topic.name}-{p.partition_index} {p.committed_offset}{extra}")
+
+    def do_offsets_delete(self, names: list[str], options: dict[str, str]) -> None:
+        group, *partitions = names
+        topics = [
+            OffsetDeleteRequestTopic(
+                name.rsplit("-", 1)[0], [OffsetDeleteRequestPartition(int(name.rsplit("-")[-1]))]
+            )
+            for name in partitions
+        ]
+        request = OffsetDeleteRequest(group, topics)
+        token = ("admin", "offsets-delete")
+        self.carry_out(self.shard.offset_delete(request, token=token, now_ms=self.now_ms))
+
+    def do_forget(self, names: list[str], options: dict[str, str]) -> None:
+        self.carry_out(self.shard.forget_topic(names[0], ZERO_UUID, now_ms=self.now_ms))
+
+    def do_delete(self, names: list[str], options: dict[str, str]) -> None:
+        token = ("admin", "delete")
+        self.carry_out(self.shard.delete_groups(names, token=token, now_ms=self.now_ms))
+
+    def do_list(self, names: list[str], options: dict[str, str]) -> None:
+        for group in self.shard.groups.values():
+            shown = listed(group)
+            self.say(f"{shown.group_id}: {shown.group_state} {shown.protocol_type}".rstrip())
+
+    def do_describe(self, names: list[str], options: dict[str, str]) -> None:
+        for name in names:
+            group = self.shard.groups.get(name)
+            shown = described_unknown(name, 6) if group is None else described(group)
+            code = "" if not shown.error_code else " " + ErrorCode(shown.error_code).name
+            generation = "" if group is None else f" generation {group.generation}"
+            self.say(
+                f"{name}: {shown.group_state}{generation} {shown.protocol_data}{code}".rstrip()
+            )
+            for member in shown.members:
+                instance = f" ({member.group_instance_id})" if member.group_instance_id else ""
+                assignment = member.member_assignment.decode()
+                self.say(f"  {member.member_id}{instance} {assignment}".rstrip())
+
+    # -- what comes of them
+
+    def carry_out(self, outcome: Outcome) -> None:
+        replies = outcome.replies
+        if outcome.records:
+            if self.failure is not None:
+                self.say(f"append failed: {self.failure.name}")
+                replies = self.shard.failed(outcome, self.failure, now_ms=self.now_ms)
+                self.failure = None
+            else:
+                self.log.extend(outcome.records)
+                for key, value in outcome.records:
+                    self.say(shown_record(key, value))
+        for token, message in replies:
+            self.tell(token, message)
+
+    def tell(self, token: object, message: Message) -> None:
+        assert isinstance(token, tuple)
+        name, what = token
+        self.say(f"{name} {what}: {self.shown(name, message)}")
+
+    def shown(self, name: str, message: Message) -> str:
+        match message:
+            case JoinGroupResponse():
+                return self.shown_join(self.client(name), message)
+            case SyncGroupResponse(error_code=0):
+                return f"NONE gets {message.assignment.decode() or 'nothing'}"
+            case LeaveGroupResponse(error_code=0):
+                return " ".join(ErrorCode(member.error_code).name for member in message.members)
+            case OffsetCommitResponse() | OffsetDeleteResponse(error_code=0):
+                return " ".join(
+                    f"{topic.name}-{part.partition_index} {ErrorCode(part.error_code).name}"
+                    for topic in message.topics
+                    for part in topic.partitions
+                )
+            case DeleteGroupsResponse():
+                return " ".join(
+                    f"{result.group_id} {ErrorCode(result.error_code).name}"
+                    for result in message.results
+                )
+            case (
+                HeartbeatResponse()
+                | SyncGroupResponse()
+                | LeaveGroupResponse()
+                | OffsetDeleteResponse()
+            ):
+                return ErrorCode(message.error_code).name
+        raise AssertionError(message)
+
+    def shown_join(self, client: Client, message: JoinGroupResponse) -> str:
+        code = ErrorCode(message.error_code)
+        if code is ErrorCode.MEMBER_ID_REQUIRED:
+            client.member_id = message.member_id
+            return f"{code.name} {message.member_id}"
+        if code is not ErrorCode.NONE:
+            if code is ErrorCode.UNKNOWN_MEMBER_ID:
+                client.member_id = ""
+            return code.name
+        client.member_id = message.member_id
+        client.generation = message.generation_id
+        client.protocol = message.protocol_name
+        line = f"NONE {message.member_id} generation {message.generation_id}"
+        if message.protocol_name != "range":
+            line += f" {message.protocol_name}"
+        if message.leader == message.member_id:
+            line += ", leads " + " ".join(member.member_id for member in message.members)
+        else:
+            line += f", follows {message.leader}"
+        return line + (", skip assignment" if message.skip_assignment else "")
+
+
+def protocols(text: str) -> list[JoinGroupRequestProtocol]:
+    """`range:t,u/roundrobin:t`: names in order of preference, each with its topics."""
+    found = []
+    for part in text.split("/"):
+        name, _, topics = part.partition(":")
+        writer = Writer()
+        writer.buffer += b"\x00\x00"
+        ConsumerProtocolSubscription(topics=topics.split(",")).write(writer, 0)
+        metadata = b"".join(bytes(piece) for piece in writer.finish())  # type: ignore[arg-type]
+        found.append(JoinGroupRequestProtocol(name, metadata))
+    return found
+
+
+def shown_record(key: bytes, value: bytes | None) -> str:
+    match read_key(key):
+        case OffsetKey(group_id, topic, partition):
+            if value is None:
+                return f"- {group_id} {topic}-{partition}"
+            return f"+ {group_id} {topic}-{partition} {read_offset_value(value).offset}"
+        case GroupKey(group_id):
+            if value is None:
+                return f"- {group_id}"
+            group = read_group_value(value)
+            line = f"+ {group_id}: generation {group.generation}"
+            if not group.members:
+                return line + ", empty"
+            line += f", {group.protocol}, leader {group.leader},"
+            for member in group.members:
+                line += f" {member.member_id}={member.assignment.decode()}"
+            return line
+    raise AssertionError(key)
+
+
+def replay(written: str) -> str:
+    play = Play()
+    lines: list[str] = []
+    for line in written.splitlines():
+        if line.startswith(" "):
+            continue  # what came of it the last time
+        lines.append(line)
+        if line and not line.startswith("#"):
+            lines.extend(play.play(line))
+    return "\n".join(lines) + "\n"
