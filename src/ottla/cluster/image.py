@@ -1,0 +1,99 @@
+"""The cluster as one broker knows it at one moment: plain, immutable, safe to keep.
+
+Handlers read `broker.image` and see one consistent state to the end of a request, whatever changes
+meanwhile; the next image is another object (`metadata.py` makes it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ottla.config import Listener
+
+NO_LEADER = -1
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+@dataclass(slots=True, frozen=True)
+class Broker:
+    """A live broker: where it listens, and which of its lives this is."""
+
+    id: int
+    epoch: int
+    listeners: tuple[Listener, ...]
+    rack: str | None
+
+    def listener(self, name: str) -> Listener | None:
+        """Where clients of this listener find the broker."""
+        for listener in self.listeners:
+            if listener.name == name:
+                return listener
+        return None
+
+
+@dataclass(slots=True, frozen=True)
+class Partition:
+    """Who holds a partition and who leads it. `version` is that of its state in the store."""
+
+    index: int
+    replicas: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    version: int
+
+
+@dataclass(slots=True, frozen=True)
+class Config:
+    """What was set for a topic or a broker; `version` is None where nothing is stored."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    version: int | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Topic:
+    """A topic: partitions in the order of their indexes, and its own configs."""
+
+    name: str
+    id: bytes
+    partitions: tuple[Partition, ...]
+    config: Config
+    version: int
+
+    @property
+    def configs(self) -> Mapping[str, str]:
+        """What was set for this topic alone, by Kafka's names."""
+        return self.config.values
+
+    @property
+    def internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+    @property
+    def replication_factor(self) -> int:
+        return len(self.partitions[0].replicas)
+
+
+@dataclass(slots=True, frozen=True)
+class Image:
+    """The whole cluster. `broker_configs` has '' for the cluster-wide defaults."""
+
+    cluster_id: str = ""
+    controller_id: int = -1
+    controller_epoch: int = 0
+    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+    names_by_id: Mapping[bytes, str] = field(default_factory=dict)
+    broker_configs: Mapping[str, Config] = field(default_factory=dict)
+
+    def topic_name(self, topic_id: bytes) -> str:
+        """The name behind an id, or '' if no topic has it."""
+        return self.names_by_id.get(topic_id, "")
+
+    def broker_config(self, name: str) -> Mapping[str, str]:
+        """What was set at run time for a broker, or for all of them ('')."""
+        config = self.broker_configs.get(name)
+        return config.values if config is not None else {}

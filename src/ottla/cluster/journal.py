@@ -1,0 +1,236 @@
+"""The embedded store's file: every commit as one frame, appended and flushed.
+
+    file    magic "OTTLAMD1", then frames
+    frame   uint32 length of the payload, uint32 CRC-32 of length and payload, payload
+    payload operations, one after the other: uint8 kind (1 set, 2 delete), uint16 length of the
+            key, key, and for a set int32 version, uint32 length of the value, value
+
+A frame that a crash left half written is cut off when the file is opened; what was acknowledged
+lies before it. When the file has grown to several times what it says, it is written anew beside
+the old one and renamed over it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from ottla.cluster.store import Change, Entry, StoreError
+
+MAGIC = b"OTTLAMD1"
+GROWTH_BYTES_MIN = 1024 * 1024
+"""How much the file grows at least before it is written anew."""
+
+_FRAME = struct.Struct(">II")
+_OPERATION = struct.Struct(">BH")
+_VALUE = struct.Struct(">iI")
+_SET, _DELETE = 1, 2
+
+log = logging.getLogger("ottla.cluster")
+
+
+class Journal:
+    """An open journal. `entries` is what it said when it was opened."""
+
+    def __init__(self, path: Path, *, sync: bool) -> None:
+        self._path = path
+        self._sync = sync
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            self.entries = self._read()
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def append(self, changes: Iterable[Change]) -> None:
+        """Write one commit; on return it survives a crash. StoreError if it could not be."""
+        self._write(_frame(changes))
+
+    @property
+    def outgrown(self) -> bool:
+        return self._size - self._base_size > max(GROWTH_BYTES_MIN, 2 * self._base_size)
+
+    def rewrite(self, entries: dict[str, Entry]) -> None:
+        """Replace the file by one that says only what holds now."""
+        beside = self._path.with_name(self._path.name + ".new")
+        changes = (Change(key, entry) for key, entry in entries.items())
+        content = MAGIC + b"".join(_frame([change]) for change in changes)
+        descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            _write_all(descriptor, content, 0)
+            self._flush(descriptor)
+            os.rename(beside, self._path)
+        except OSError as error:
+            os.close(descriptor)
+            raise StoreError(f"cannot write {beside}: {error}") from error
+        self._flush_directory()
+        os.close(self._descriptor)
+        self._descriptor = descriptor
+        self._size = self._base_size = len(content)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _read(self) -> dict[str, Entry]:
+        data = self._path.read_bytes()
+        entries: dict[str, Entry] = {}
+        if len(data) < len(MAGIC):
+            if not MAGIC.startswith(data):
+                raise StoreError(f"{self._path} is not a metadata journal")
+            self._start()
+            return entries
+        if not data.startswith(MAGIC):
+            raise StoreError(f"{self._path} is not a metadata journal")
+        frames = _Frames(data)
+        for payload in frames:
+            for change in _operations(payload):
+                _apply(entries, change)
+        self._cut(frames, len(data))
+        self._base_size = self._size
+        return entries
+
+    def _start(self) -> None:
+        os.ftruncate(self._descriptor, 0)
+        self._size = 0
+        self._write(MAGIC)
+        self._base_size = self._size
+        self._flush_directory()
+
+    def _cut(self, frames: _Frames, size: int) -> None:
+        """Take away what cannot be read, keep a copy where it was more than an unfinished write."""
+        self._size = frames.end
+        if frames.damaged:
+            aside = self._path.with_name(self._path.name + ".damaged")
+            shutil.copyfile(self._path, aside)
+            log.error(
+                "%s is damaged at byte %d: commits there are lost; the file as it was is in %s",
+                self._path,
+                frames.damaged[0],
+                aside,
+            )
+        if frames.end < size:
+            log.warning(
+                "%s: cut %d bytes of an unfinished write at byte %d",
+                self._path,
+                size - frames.end,
+                frames.end,
+            )
+            os.ftruncate(self._descriptor, frames.end)
+            self._flush(self._descriptor)
+
+    def _write(self, data: bytes) -> None:
+        try:
+            _write_all(self._descriptor, data, self._size)
+            self._flush(self._descriptor)
+        except OSError as error:
+            # Whatever part of it arrived must not be taken for a commit later.
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self._size)
+            raise StoreError(f"cannot write {self._path}: {error}") from error
+        self._size += len(data)
+
+    def _flush(self, descriptor: int) -> None:
+        if self._sync:
+            os.fdatasync(descriptor)
+
+    def _flush_directory(self) -> None:
+        if self._sync:
+            directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+
+
+class _Frames:
+    """Iterates the payloads of whole frames. `end` is where the readable part ends.
+
+    A frame whose checksum is wrong although more follows is left out, if the next one is sound:
+    every operation says all that it sets, so later ones hold without it.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.end = len(MAGIC)
+        self.damaged: list[int] = []
+
+    def __iter__(self) -> Iterator[bytes]:
+        position = self.end
+        while (following := self._sound(position)) or self._sound(self._claimed_end(position)):
+            if following:
+                yield self._data[position + _FRAME.size : following]
+            else:
+                self.damaged.append(position)
+                following = self._claimed_end(position)
+            position = self.end = following
+
+    def _sound(self, position: int) -> int:
+        """Where the frame ends that begins here, or 0 if there is no whole, sound one."""
+        end = self._claimed_end(position)
+        if end == 0 or end > len(self._data):
+            return 0
+        length, checksum = _FRAME.unpack_from(self._data, position)
+        payload = self._data[position + _FRAME.size : end]
+        return end if _checksum(length, payload) == checksum else 0
+
+    def _claimed_end(self, position: int) -> int:
+        if position == 0 or position + _FRAME.size > len(self._data):
+            return 0
+        length: int = _FRAME.unpack_from(self._data, position)[0]
+        return position + _FRAME.size + length
+
+
+def _checksum(length: int, payload: bytes) -> int:
+    return zlib.crc32(payload, zlib.crc32(length.to_bytes(4, "big")))
+
+
+def _frame(changes: Iterable[Change]) -> bytes:
+    payload = bytearray()
+    for change in changes:
+        key = change.key.encode()
+        payload += _OPERATION.pack(_DELETE if change.entry is None else _SET, len(key))
+        payload += key
+        if change.entry is not None:
+            payload += _VALUE.pack(change.entry.version, len(change.entry.value))
+            payload += change.entry.value
+    return _FRAME.pack(len(payload), _checksum(len(payload), bytes(payload))) + payload
+
+
+def _operations(payload: bytes) -> Iterator[Change]:
+    position = 0
+    while position < len(payload):
+        kind, key_length = _OPERATION.unpack_from(payload, position)
+        position += _OPERATION.size
+        key = payload[position : position + key_length].decode()
+        position += key_length
+        if kind == _DELETE:
+            yield Change(key, None)
+            continue
+        version, size = _VALUE.unpack_from(payload, position)
+        position += _VALUE.size
+        yield Change(key, Entry(payload[position : position + size], version))
+        position += size
+
+
+def _apply(entries: dict[str, Entry], change: Change) -> None:
+    if change.entry is None:
+        entries.pop(change.key, None)
+    else:
+        entries[change.key] = change.entry
+
+
+def _write_all(descriptor: int, data: bytes, position: int) -> None:
+    view = memoryview(data)
+    while view:
+        count = os.pwrite(descriptor, view, position)
+        position += count
+        view = view[count:]

@@ -1,0 +1,163 @@
+"""Where things lie in the store, and what they look like there: Kafka's ZooKeeper layout, in JSON.
+
+/cluster/id                                   the cluster's id
+/controller  /controller_epoch                who decides (held), and for which time round
+/brokers/ids/<id>                             a live broker (held)
+/brokers/epochs/<id>                          how often it has come to life (ours)
+/brokers/topics/<topic>                       topic id, replicas of each partition
+/brokers/topics/<topic>/partitions/<p>/state  leader, epoch, in-sync set
+/config/topics/<topic>                        the topic's own configs
+/config/brokers/<id> or /<default>            broker configs set at run time
+/latest_producer_id_block                     the last block of producer ids given out
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ottla.cluster.image import NO_LEADER, Broker, Config, Partition
+from ottla.cluster.store import Entry
+from ottla.config import Listener
+
+CLUSTER_ID = "/cluster/id"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+BROKERS = "/brokers/ids"
+TOPICS = "/brokers/topics"
+TOPIC_CONFIGS = "/config/topics"
+BROKER_CONFIGS = "/config/brokers"
+PRODUCER_IDS = "/latest_producer_id_block"
+
+DEFAULT_BROKER = "<default>"
+
+
+def broker_key(broker_id: int) -> str:
+    return f"{BROKERS}/{broker_id}"
+
+
+def broker_epoch_key(broker_id: int) -> str:
+    return f"/brokers/epochs/{broker_id}"
+
+
+def topic_key(topic: str) -> str:
+    return f"{TOPICS}/{topic}"
+
+
+def state_key(topic: str, partition: int) -> str:
+    return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def topic_config_key(topic: str) -> str:
+    return f"{TOPIC_CONFIGS}/{topic}"
+
+
+def broker_config_key(name: str) -> str:
+    """The key of one broker's configs, or of all brokers' for ''."""
+    return f"{BROKER_CONFIGS}/{name or DEFAULT_BROKER}"
+
+
+def encode_uuid(raw: bytes) -> str:
+    """A uuid as Kafka writes it: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def decode_uuid(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "==")
+
+
+def dump(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def load(entry: Entry) -> Any:
+    return json.loads(entry.value)
+
+
+def dump_topic(topic_id: bytes, assignment: Sequence[Sequence[int]]) -> bytes:
+    partitions = {str(index): list(replicas) for index, replicas in enumerate(assignment)}
+    return dump(
+        {
+            "version": 3,
+            "topic_id": encode_uuid(topic_id),
+            "partitions": partitions,
+            "adding_replicas": {},
+            "removing_replicas": {},
+        }
+    )
+
+
+def load_topic(entry: Entry) -> tuple[bytes, list[tuple[int, ...]]]:
+    """The topic's id, and the replicas of each partition in order."""
+    value = load(entry)
+    replicas = {int(index): tuple(each) for index, each in value["partitions"].items()}
+    return decode_uuid(value["topic_id"]), [replicas[index] for index in range(len(replicas))]
+
+
+def dump_state(leader: int, leader_epoch: int, isr: Sequence[int], controller_epoch: int) -> bytes:
+    return dump(
+        {
+            "version": 1,
+            "controller_epoch": controller_epoch,
+            "leader": leader,
+            "leader_epoch": leader_epoch,
+            "isr": list(isr),
+        }
+    )
+
+
+def load_partition(index: int, replicas: tuple[int, ...], state: Entry | None) -> Partition:
+    if state is None:  # its topic is there, its first leader is not yet elected
+        return Partition(index, replicas, NO_LEADER, 0, (), -1)
+    value = load(state)
+    return Partition(
+        index,
+        replicas,
+        value["leader"],
+        value["leader_epoch"],
+        tuple(value["isr"]),
+        state.version,
+    )
+
+
+def dump_config(values: Mapping[str, str]) -> bytes:
+    return dump({"version": 1, "config": dict(values)})
+
+
+def load_config(entry: Entry | None) -> Config:
+    if entry is None:
+        return Config()
+    return Config(load(entry)["config"], entry.version)
+
+
+def dump_broker(broker: Broker, timestamp_ms: int) -> bytes:
+    first = broker.listeners[0]
+    return dump(
+        {
+            "version": 5,
+            "host": first.host,
+            "port": first.port,
+            "jmx_port": -1,
+            "timestamp": str(timestamp_ms),
+            "endpoints": [str(listener) for listener in broker.listeners],
+            "listener_security_protocol_map": {
+                listener.name: listener.security_protocol for listener in broker.listeners
+            },
+            "rack": broker.rack,
+            "features": {},
+            "epoch": broker.epoch,
+        }
+    )
+
+
+def load_broker(broker_id: int, entry: Entry) -> Broker:
+    value = load(entry)
+    protocols = value["listener_security_protocol_map"]
+    listeners = []
+    for endpoint in value["endpoints"]:
+        name, _, address = endpoint.partition("://")
+        host, _, port = address.rpartition(":")
+        listeners.append(Listener(name, host.strip("[]"), int(port), protocols[name]))
+    return Broker(broker_id, value["epoch"], tuple(listeners), value.get("rack"))

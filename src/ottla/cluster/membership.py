@@ -1,0 +1,91 @@
+"""Being one of the brokers: the cluster's id, and this broker's registration while it lives."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+
+from ottla.cluster import layout
+from ottla.cluster.image import Broker
+from ottla.cluster.metadata import Metadata
+from ottla.cluster.store import Change, Conflict, Create, Hold, MetaStore, Put
+from ottla.config import Listener
+from ottla.errors import ErrorCode, KafkaError
+
+Urandom = Callable[[int], bytes]
+
+
+async def cluster_id(store: MetaStore, metadata: Metadata, urandom: Urandom = os.urandom) -> str:
+    """The cluster's id, made up by the first broker that ever starts."""
+    entry = await store.get(layout.CLUSTER_ID)
+    if entry is None:
+        value = layout.dump({"version": "1", "id": layout.encode_uuid(random_uuid(urandom))})
+        with contextlib.suppress(Conflict):  # another broker was first; its id is as good
+            await store.create(layout.CLUSTER_ID, value)
+        entry = await store.get(layout.CLUSTER_ID)
+        assert entry is not None
+    metadata.apply([Change(layout.CLUSTER_ID, entry)])
+    return str(layout.load(entry)["id"])
+
+
+def random_uuid(urandom: Urandom = os.urandom) -> bytes:
+    """Random bytes that make a good id: not among Kafka's reserved ones, nor like an option.
+
+    An id is typed on command lines, where a leading '-' would be taken for one; Kafka
+    draws again, and so do we. The first hundred numbers are Kafka's own.
+    """
+    while True:
+        raw = bytearray(urandom(16))
+        raw[6] = raw[6] & 0x0F | 0x40  # a version 4 uuid, of the usual variant
+        raw[8] = raw[8] & 0x3F | 0x80
+        if not layout.encode_uuid(bytes(raw)).startswith("-"):
+            return bytes(raw)
+
+
+class Membership:
+    """This broker among the others, from `register` to `leave`."""
+
+    def __init__(self, broker: Broker, hold: Hold, metadata: Metadata) -> None:
+        self.broker = broker
+        self.hold = hold
+        self._metadata = metadata
+
+    @classmethod
+    async def register(
+        cls,
+        store: MetaStore,
+        metadata: Metadata,
+        *,
+        broker_id: int,
+        listeners: tuple[Listener, ...],
+        rack: str | None,
+        now_ms: int,
+    ) -> Membership:
+        """Become visible. DUPLICATE_BROKER_REGISTRATION if a live broker has this id already."""
+        epoch = await _next_epoch(store, broker_id)
+        broker = Broker(broker_id, epoch, listeners, rack)
+        key = layout.broker_key(broker_id)
+        try:
+            hold = await store.hold(key, layout.dump_broker(broker, now_ms))
+        except Conflict:
+            raise KafkaError(
+                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+                f"a broker with node.id {broker_id} is already part of this cluster",
+            ) from None
+        metadata.apply([Change(key, hold.entry)])
+        return cls(broker, hold, metadata)
+
+    async def leave(self) -> None:
+        await self.hold.release()
+        self._metadata.apply([Change(self.hold.key, None)])
+
+
+async def _next_epoch(store: MetaStore, broker_id: int) -> int:
+    """A number that grows with every life of this broker, so that an old life can be told apart."""
+    key = layout.broker_epoch_key(broker_id)
+    entry = await store.get(key)
+    epoch = layout.load(entry) + 1 if entry is not None else 1
+    value = layout.dump(epoch)
+    await store.commit([Put(key, value, entry.version) if entry else Create(key, value)])
+    return int(epoch)

@@ -1,0 +1,180 @@
+"""Following the store: its entries, made into one Image after the other.
+
+Every change, whoever made it, arrives here as a key and its value and becomes a new Image; then
+those who asked are told, in the order in which they asked. The controller hands over what it has
+just committed itself, so that a client which created a topic sees it in its very next request;
+the same change comes again from the store a moment later, is found to be known, and is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from ottla.cluster import layout
+from ottla.cluster.image import Broker, Config, Image, Partition, Topic
+from ottla.cluster.store import Change, Entry, MetaStore, StoreError
+
+OnImage = Callable[[Image], None]
+Name = TypeVar("Name", int, str)
+Thing = TypeVar("Thing")
+
+log = logging.getLogger("ottla.cluster")
+
+
+class Metadata:
+    """What this broker knows of the cluster; `image` is always the newest."""
+
+    def __init__(self, store: MetaStore) -> None:
+        self.image = Image()
+        self._store = store
+        self._entries: dict[str, Entry] = {}
+        self._listeners: list[OnImage] = []
+        self._following: asyncio.Task[None] | None = None
+
+    def on_image(self, callback: OnImage) -> None:
+        """Call back with every image from now on, at once and on this thread."""
+        self._listeners.append(callback)
+
+    async def start(self) -> None:
+        """Read all there is, then follow; the image is complete when this returns."""
+        changes = self._store.changes("/")  # first this, so that nothing falls between the two
+        await self.refresh()
+        self._following = asyncio.create_task(self._follow(changes), name="follow-metadata")
+
+    async def refresh(self) -> None:
+        """Read everything again: what is known and no longer there has been deleted."""
+        entries = await self._store.list("/")
+        gone = [Change(key, None) for key in self._entries if key not in entries]
+        self.apply([*gone, *(Change(key, entry) for key, entry in entries.items())])
+
+    async def stop(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            with contextlib.suppress(asyncio.CancelledError, StoreError):
+                await self._following
+            self._following = None
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        """Take changes over, in any order; those already known make no new image."""
+        new = [change for change in changes if self._entries.get(change.key) != change.entry]
+        if not new:
+            return
+        for change in new:
+            if change.entry is None:
+                del self._entries[change.key]
+            else:
+                self._entries[change.key] = change.entry
+        self.image = self._advance([change.key for change in new])
+        for callback in self._listeners:
+            try:
+                callback(self.image)
+            except Exception:  # the metadata is as it is, whoever cannot cope with it
+                log.exception("a follower of the metadata failed")
+
+    async def _follow(self, changes: AsyncIterator[Change]) -> None:
+        async for change in changes:
+            self.apply([change])
+
+    def _advance(self, keys: list[str]) -> Image:
+        """The next image: whatever hangs on one of these keys is read again from the entries."""
+        topics: set[str] = set()
+        brokers: set[int] = set()
+        configs: set[str] = set()
+        for key in keys:
+            match key.split("/")[1:]:
+                case ["brokers", "topics", topic, *_] | ["config", "topics", topic]:
+                    topics.add(topic)
+                case ["brokers", "ids", broker_id] if broker_id.isdigit():
+                    brokers.add(int(broker_id))
+                case ["config", "brokers", name]:
+                    configs.add("" if name == layout.DEFAULT_BROKER else name)
+        image = self._with_cluster(self.image)
+        if topics:
+            image = self._with_topics(image, topics)
+        if brokers:
+            image = replace(image, brokers=_merge(image.brokers, brokers, self._broker))
+        if configs:
+            merged = _merge(image.broker_configs, configs, self._broker_config)
+            image = replace(image, broker_configs=merged)
+        return image
+
+    def _with_cluster(self, image: Image) -> Image:
+        cluster = self._entries.get(layout.CLUSTER_ID)
+        held = self._entries.get(layout.CONTROLLER)
+        epoch = self._entries.get(layout.CONTROLLER_EPOCH)
+        return replace(
+            image,
+            cluster_id=layout.load(cluster)["id"] if cluster else "",
+            controller_id=layout.load(held)["brokerid"] if held else -1,
+            controller_epoch=layout.load(epoch) if epoch else 0,
+        )
+
+    def _with_topics(self, image: Image, changed: set[str]) -> Image:
+        topics = _merge(image.topics, changed, self._topic)
+        names = dict(image.names_by_id)
+        for name in changed:
+            if name in image.topics:
+                names.pop(image.topics[name].id, None)
+        for name in changed:
+            if name in topics:
+                names[topics[name].id] = name
+        return replace(image, topics=topics, names_by_id=names)
+
+    def _topic(self, name: str) -> Topic | None:
+        entry = self._entries.get(layout.topic_key(name))
+        if entry is None:
+            return None
+        topic_id, assignment = layout.load_topic(entry)
+        old = self.image.topics.get(name)
+        known = old.partitions if old is not None and old.id == topic_id else ()
+        config = self._entries.get(layout.topic_config_key(name))
+        return Topic(
+            name=name,
+            id=topic_id,
+            partitions=tuple(
+                self._partition(name, index, replicas, known[index] if index < len(known) else None)
+                for index, replicas in enumerate(assignment)
+            ),
+            config=layout.load_config(config),
+            version=entry.version,
+        )
+
+    def _partition(
+        self, topic: str, index: int, replicas: tuple[int, ...], known: Partition | None
+    ) -> Partition:
+        """A partition whose state did not change is not read again: topics may have thousands."""
+        state = self._entries.get(layout.state_key(topic, index))
+        version = state.version if state is not None else -1
+        if known is not None and known.version == version and known.replicas == replicas:
+            return known
+        return layout.load_partition(index, replicas, state)
+
+    def _broker(self, broker_id: int) -> Broker | None:
+        entry = self._entries.get(layout.broker_key(broker_id))
+        return layout.load_broker(broker_id, entry) if entry is not None else None
+
+    def _broker_config(self, name: str) -> Config | None:
+        entry = self._entries.get(layout.broker_config_key(name))
+        return layout.load_config(entry) if entry is not None else None
+
+
+def _merge(
+    things: Mapping[Name, Thing], changed: set[Name], read: Callable[[Name], Thing | None]
+) -> dict[Name, Thing]:
+    """A copy in which the changed things are read again; what cannot be read is left out."""
+    merged = dict(things)
+    for name in changed:
+        merged.pop(name, None)
+        try:
+            thing = read(name)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            log.error("metadata of %r is not as it should be, and is left out: %r", name, error)
+            continue
+        if thing is not None:
+            merged[name] = thing
+    return merged
