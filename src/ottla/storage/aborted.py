@@ -1,0 +1,101 @@
+"""The transaction index of a segment: which transactions were aborted in it (KIP-98).
+
+    .txnindex   34 bytes   version i16 (0), producer id i64, first offset i64, last offset i64,
+                           last stable offset i64 as it was when the marker was written
+
+A consumer that reads committed records only is told of these, and skips their records. Few segments
+have any, so the file exists only where there is something in it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from struct import Struct
+from typing import NamedTuple
+
+from ottla.storage.checkpoints import DamagedError
+from ottla.storage.files import Files
+
+ENTRY = Struct(">hqqqq")
+ENTRY_SIZE = 34
+VERSION = 0
+
+
+class AbortedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int  # of the abort marker
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """The aborted transactions whose marker lies in one segment, in the order of the markers."""
+
+    __slots__ = ("_aborted", "_files", "path", "written")
+
+    def __init__(self, files: Files, path: str, file_size: int) -> None:
+        self._files = files
+        self.path = path
+        self.written = file_size
+        self._aborted: list[AbortedTransaction] | None = None if file_size else []
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        """Written at once: markers are rare, and a lost entry would show aborted records."""
+        known = self.all()
+        data = ENTRY.pack(VERSION, *aborted)
+        file = self._files.open(self.path, create=self.written == 0)
+        if file.pwrite(data, self.written) != ENTRY_SIZE:
+            file.truncate(self.written)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+        self.written += ENTRY_SIZE
+        known.append(aborted)
+
+    def all(self) -> list[AbortedTransaction]:
+        if self._aborted is None:
+            self._aborted = read_aborted(self._files.read(self.path))
+        return self._aborted
+
+    def collect(self, first_offset: int, end_offset: int, into: list[AbortedTransaction]) -> bool:
+        """Those that overlap [first, end). True when later segments need not be asked.
+
+        The last stable offset at the time of a marker tells that all which started before it had
+        ended: a later marker belongs to a transaction that starts at or after `end_offset`.
+        """
+        if not self.written:
+            return False
+        for aborted in self.all():
+            if aborted.last_offset >= first_offset and aborted.first_offset < end_offset:
+                into.append(aborted)
+            if aborted.last_stable_offset >= end_offset:
+                return True
+        return False
+
+    def truncate(self, offset: int) -> None:
+        """Drop the transactions whose marker is at or after `offset`."""
+        if not self.written:
+            return
+        kept = [aborted for aborted in self.all() if aborted.last_offset < offset]
+        if len(kept) < len(self.all()):
+            self._files.open(self.path).truncate(len(kept) * ENTRY_SIZE)
+            self.written = len(kept) * ENTRY_SIZE
+            self._aborted = kept
+
+    def clear(self) -> None:
+        if self.written:
+            self._files.remove(self.path)
+        self.written = 0
+        self._aborted = []
+
+
+def read_aborted(data: bytes) -> list[AbortedTransaction]:
+    """DamagedError for bytes that are no transaction index."""
+    if len(data) % ENTRY_SIZE:
+        raise DamagedError(f"{len(data)} bytes are no whole number of entries")
+    found: list[AbortedTransaction] = []
+    for version, *fields in ENTRY.iter_unpack(data):
+        aborted = AbortedTransaction(*fields)
+        if version != VERSION or not 0 <= aborted.first_offset <= aborted.last_offset:
+            raise DamagedError(f"entry {len(found)} is not an aborted transaction")
+        found.append(aborted)
+    return found

@@ -1,0 +1,74 @@
+"""Onto the disk, without stopping the event loop.
+
+The loop's thread makes a job, a helper thread runs it, the loop's thread then says `done`: only now
+does the recovery point move. The job holds open files and paths, and never asks the log anything.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from ottla.storage import checkpoints
+from ottla.storage.files import File
+from ottla.storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from ottla.storage.segment import file_name
+from ottla.storage.snapshots import SUFFIX as SNAPSHOT_SUFFIX
+
+if TYPE_CHECKING:
+    from ottla.storage.log import Log
+
+SEGMENTS_MAX = 16  # in one job: each is a file held open
+
+
+class FlushJob:
+    """Some segments of one log, from its recovery point on."""
+
+    __slots__ = ("_files", "_generation", "_log", "_now_ms", "_paths", "_segments", "end_offset")
+
+    def __init__(self, log: Log, end_offset: int, now_ms: int) -> None:
+        self._log = log
+        self._files = log.dir.files
+        self._now_ms = now_ms
+        self._generation = log.generation
+        self._segments: list[File] = []
+        self._paths: list[str] = []
+        segments = log.segments
+        bases = [segment.base_offset for segment in segments]
+        first = max(0, bisect_right(bases, log.recovery_point) - 1)
+        for slot in range(first, len(segments)):
+            segment = segments[slot]
+            if segment.base_offset >= end_offset:
+                break
+            if len(self._segments) == SEGMENTS_MAX:
+                end_offset = segment.base_offset
+                break
+            segment.save_indexes()
+            self._segments.append(segment.open_file())
+            self._paths += (segment.path + INDEX_SUFFIX, segment.path + TIME_INDEX_SUFFIX)
+            if segment.transactions.written:
+                self._paths.append(segment.path + TRANSACTION_INDEX_SUFFIX)
+        for offset in log.snapshots:
+            if log.recovery_point <= offset <= end_offset:
+                self._paths.append(f"{log.path}/{file_name(offset)}{SNAPSHOT_SUFFIX}")
+        self._paths += (f"{log.path}/{checkpoints.LEADER_EPOCHS}", log.path)
+        self.end_offset = end_offset
+
+    def run(self) -> None:
+        """In any thread. The data first, then what leads to it, then the names of the files."""
+        for file in self._segments:
+            file.sync()
+        for path in self._paths:
+            try:
+                self._files.sync(path)
+            except FileNotFoundError:
+                continue  # removed in the meantime, or never written
+
+    def done(self, error: OSError | None = None) -> None:
+        """In the loop's thread, with the error that `run` raised if it did."""
+        log = self._log
+        if error is not None:
+            log.dir.failed(error, f"{log.topic}-{log.partition}: flush")
+        elif log.generation == self._generation:
+            log.recovery_point = max(log.recovery_point, self.end_offset)
+            log.flushed_ms = self._now_ms

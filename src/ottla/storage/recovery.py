@@ -1,0 +1,446 @@
+"""Opening a partition's directory: after a clean end quickly, after a crash with care.
+
+    clean end     sizes come from the directory, the end offset from the last index entry on, producers
+                  from the last snapshot: a few small reads, whatever the log's size
+    a crash       segments from the recovery point on are read from end to end. At the first batch that
+                  is not whole or has a wrong checksum the log ends: the rest of that segment is cut off,
+                  later segments are removed. Indexes are built anew on the way.
+
+What was cut is logged in one line: partition, segment, position, bytes, why. Indexes, snapshots and
+checkpoints that are damaged cost time and nothing else: all of them can be had from the log again.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from ottla.errors import KafkaError
+from ottla.records.batch import CONTROL_BIT, BatchHeader
+from ottla.records.control import read_marker
+from ottla.storage import checkpoints, scan
+from ottla.storage.checkpoints import DamagedError
+from ottla.storage.directory import LogDir
+from ottla.storage.epochs import Epochs
+from ottla.storage.files import Entry, Files
+from ottla.storage.log import Log, note_marker
+from ottla.storage.log_config import LogConfig
+from ottla.storage.producers import EXPIRATION_MS, Producers
+from ottla.storage.residents import Residents
+from ottla.storage.segment import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+    file_name,
+)
+from ottla.storage.snapshots import SUFFIX as SNAPSHOT_SUFFIX
+from ottla.storage.snapshots import read_snapshot
+
+NAME_DIGITS = 20
+LEFTOVERS = (DELETED_SUFFIX, ".cleaned", ".tmp")
+
+_log = logging.getLogger("ottla.storage")
+
+
+@dataclass(slots=True)
+class Found:
+    """What a partition's directory holds, by base offset."""
+
+    sizes: dict[str, dict[int, int]] = field(
+        default_factory=lambda: {
+            LOG_SUFFIX: {},
+            INDEX_SUFFIX: {},
+            TIME_INDEX_SUFFIX: {},
+            TRANSACTION_INDEX_SUFFIX: {},
+            SNAPSHOT_SUFFIX: {},
+        }
+    )
+    leftovers: list[str] = field(default_factory=list)
+    others: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Opening:
+    """One log on its way to being open."""
+
+    directory: LogDir
+    path: str
+    topic: str
+    partition: int
+    config: LogConfig
+    residents: Residents
+    now_ms: int
+    clean: bool
+    recovery_point: int = 0
+    start_offset: int = 0
+    end_offset: int = -1  # once it is known
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def files(self) -> Files:
+        return self.directory.files
+
+
+def open_log(opening: Opening) -> Log:
+    """The log in `opening.path`, which is made if it is not there."""
+    files, path = opening.files, opening.path
+    found = _survey(files.entries(path))
+    for name in found.leftovers:
+        files.remove(f"{path}/{name}")
+    snapshots = set(found.sizes[SNAPSHOT_SUFFIX])
+    segments = _segments(opening, found)
+    epochs = _read_epochs(opening, found, segments)
+    producers: Producers | None = None
+    first = _first_to_scan(opening, found, segments)
+    if first < len(segments):
+        producers = _recover(opening, segments, first, snapshots, epochs)
+    if not segments:
+        segments.append(_new_segment(opening, max(0, opening.start_offset)))
+    end_offset = opening.end_offset
+    if end_offset < 0:
+        end_offset = segments[-1].next_offset()
+    start_offset = _start_offset(opening, segments, end_offset)
+    epochs.truncate_from_end(end_offset)
+    epochs.truncate_from_start(start_offset)
+    _drop_stray_snapshots(opening, segments, snapshots, end_offset)
+    if producers is None:
+        producers = load_producers(
+            files, path, segments, snapshots, end_offset, opening.now_ms, clean=opening.clean
+        )
+    for segment in segments:
+        opening.residents.forget(segment)  # a log that nobody uses holds no descriptor
+    return Log(
+        opening.directory,
+        path,
+        opening.topic,
+        opening.partition,
+        config=opening.config,
+        residents=opening.residents,
+        segments=segments,
+        epochs=epochs,
+        producers=producers,
+        snapshots=snapshots,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        recovery_point=end_offset if opening.clean else min(opening.recovery_point, end_offset),
+        now_ms=opening.now_ms,
+        topic_id=_read_topic_id(opening, found),
+    )
+
+
+def _survey(entries: list[Entry]) -> Found:
+    found = Found()
+    for name, size, is_dir in entries:
+        if is_dir:
+            continue
+        if name.endswith(LEFTOVERS):
+            found.leftovers.append(name)
+            continue
+        digits, suffix = name[:NAME_DIGITS], name[NAME_DIGITS:]
+        if suffix in found.sizes and len(digits) == NAME_DIGITS and digits.isdigit():
+            found.sizes[suffix][int(digits)] = size
+        else:
+            found.others.add(name)
+    return found
+
+
+def _segments(opening: Opening, found: Found) -> list[Segment]:
+    logs = found.sizes[LOG_SUFFIX]
+    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
+        for base in found.sizes[suffix].keys() - logs.keys():
+            _log.warning(
+                "%s: removed %s%s, which has no log", opening.name, file_name(base), suffix
+            )
+            opening.files.remove(f"{opening.path}/{file_name(base)}{suffix}")
+    return [_segment(opening, found, base) for base in sorted(logs)]
+
+
+def _segment(opening: Opening, found: Found, base_offset: int) -> Segment:
+    sizes = found.sizes
+    return Segment(
+        opening.files,
+        f"{opening.path}/{file_name(base_offset)}",
+        base_offset,
+        residents=opening.residents,
+        interval=opening.config.index_interval_bytes,
+        index_size_max=opening.config.segment_index_bytes,
+        created_ms=opening.now_ms,
+        size=sizes[LOG_SUFFIX].get(base_offset, 0),
+        index_size=sizes[INDEX_SUFFIX].get(base_offset, 0),
+        time_index_size=sizes[TIME_INDEX_SUFFIX].get(base_offset, 0),
+        transactions_size=sizes[TRANSACTION_INDEX_SUFFIX].get(base_offset, 0),
+    )
+
+
+def _new_segment(opening: Opening, base_offset: int) -> Segment:
+    segment = _segment(opening, Found(), base_offset)
+    segment.create()
+    return segment
+
+
+def _first_to_scan(opening: Opening, found: Found, segments: list[Segment]) -> int:
+    """The first segment that must be read through; len(segments) if all can be trusted."""
+    first = len(segments)
+    if not opening.clean and segments:
+        bases = [segment.base_offset for segment in segments]
+        first = max(0, bisect_right(bases, opening.recovery_point) - 1)
+    for slot in range(first):
+        segment = segments[slot]
+        if segment.transactions.written:
+            try:
+                segment.transactions.all()
+            except DamagedError as damage:
+                _log.warning("%s: %s.txnindex: %s", opening.name, segment.path, damage)
+                return slot
+        indexed = segment.base_offset in found.sizes[INDEX_SUFFIX]
+        if segment.size and not (indexed and segment.base_offset in found.sizes[TIME_INDEX_SUFFIX]):
+            segment.rebuild_indexes("an index file is missing")
+    if first == len(segments) and segments:
+        try:
+            opening.end_offset = segments[-1].next_offset()
+        except DamagedError as damage:
+            _log.warning(
+                "%s: %s does not end as it should after a clean stop: %s",
+                opening.name,
+                segments[-1].path,
+                damage,
+            )
+            return first - 1
+    return first
+
+
+def _recover(
+    opening: Opening,
+    segments: list[Segment],
+    first: int,
+    snapshots: set[int],
+    epochs: Epochs,
+) -> Producers:
+    """Read the segments from the `first` on; `segments` ends with the last that is kept."""
+    base = segments[first].base_offset
+    producers = load_producers(
+        opening.files, opening.path, segments[:first], snapshots, base, opening.now_ms
+    )
+    epochs.truncate_from_end(base)
+    next_offset = base
+    for slot in range(first, len(segments)):
+        segment = segments[slot]
+        damage, next_offset = _scan(opening, segment, next_offset, producers, epochs)
+        if damage:
+            _remove_after(opening, segments, slot)
+            break
+    return producers
+
+
+def _scan(
+    opening: Opening, segment: Segment, next_offset: int, producers: Producers, epochs: Epochs
+) -> tuple[bool, int]:
+    """Whether something had to be cut off, and the offset after what is left."""
+    segment.clear_indexes()
+    segment.transactions.clear()
+    file = segment.open_file()
+    size = segment.size = file.size()
+    valid = 0
+    why = ""
+    next_offset = max(next_offset, segment.base_offset)
+    try:
+        for header in scan.checked(file, 0, size):
+            if header.base_offset < next_offset:
+                raise DamagedError(f"offset {header.base_offset} after {next_offset - 1}")
+            segment.note_scanned(header)
+            if header.leader_epoch > epochs.latest:
+                epochs.assign(header.leader_epoch, header.base_offset)
+            _replay(opening, segment, header, producers)
+            next_offset = header.next_offset
+            valid = header.position + header.size
+    except DamagedError as damage:
+        why = str(damage)
+    if valid < size:
+        file.truncate(valid)
+        segment.size = valid
+        _log.warning(
+            "%s: segment %s: cut %d bytes at position %d: %s; the log ends at offset %d",
+            opening.name,
+            file_name(segment.base_offset) + LOG_SUFFIX,
+            size - valid,
+            valid,
+            why,
+            next_offset,
+        )
+    segment.forget_recent(next_offset)
+    segment.close_indexes()
+    return valid < size, next_offset
+
+
+def _replay(opening: Opening, segment: Segment, header: BatchHeader, producers: Producers) -> None:
+    """What a batch that is in the log says about its producer."""
+    if header.producer_id < 0:
+        return
+    if not header.attributes & CONTROL_BIT:
+        producers.update(header)
+        return
+    position = header.position
+    data = segment.open_file().pread(header.size, position)
+    header.position = 0
+    try:
+        marker = read_marker(data, header)
+    except KafkaError as error:
+        raise DamagedError(f"marker: {error}") from None
+    finally:
+        header.position = position
+    if marker is not None:
+        note_marker(producers, segment, header, marker, opening.directory.failed)
+
+
+def _remove_after(opening: Opening, segments: list[Segment], slot: int) -> None:
+    for segment in segments[slot + 1 :]:
+        _log.warning(
+            "%s: segment %s of %d bytes removed: it follows the damage",
+            opening.name,
+            file_name(segment.base_offset) + LOG_SUFFIX,
+            segment.size,
+        )
+        for path in segment.rename_deleted():
+            opening.directory.remove_later(
+                path, opening.now_ms + opening.config.file_delete_delay_ms
+            )
+    del segments[slot + 1 :]
+
+
+def load_producers(
+    files: Files,
+    path: str,
+    segments: list[Segment],
+    snapshots: set[int],
+    end_offset: int,
+    now_ms: int,
+    *,
+    clean: bool = False,
+) -> Producers:
+    """Producers as of `end_offset`: the newest snapshot that is whole, and the batches after it.
+
+    After a clean stop there is a snapshot, unless the log is empty or never had one: then there are
+    no producers to be known of, and nothing needs to be read.
+    """
+    producers = Producers()
+    if clean and not snapshots:
+        return producers
+    start = 0
+    for offset in sorted(snapshots, reverse=True):
+        if offset > end_offset:
+            continue
+        name = f"{path}/{file_name(offset)}{SNAPSHOT_SUFFIX}"
+        try:
+            producers.load(read_snapshot(files.read(name)))
+        except DamagedError as damage:
+            _log.warning("%s removed: %s", name, damage)
+            files.remove(name)
+            snapshots.discard(offset)
+            continue
+        start = offset
+        break
+    _replay_from(segments, start, end_offset, producers)
+    producers.expire(now_ms, EXPIRATION_MS)
+    return producers
+
+
+def _replay_from(
+    segments: list[Segment], start: int, end_offset: int, producers: Producers
+) -> None:
+    """Headers only: these segments are trusted, and their transaction indexes are there."""
+    for slot, segment in enumerate(segments):
+        following = segments[slot + 1].base_offset if slot + 1 < len(segments) else end_offset
+        if following <= start or not segment.size:
+            continue
+        position = segment.position_of(start) if start > segment.base_offset else 0
+        file = segment.open_file()
+        for header in scan.headers(file, position, segment.size):
+            if header.base_offset >= end_offset:
+                return
+            if header.producer_id < 0:
+                continue
+            if header.attributes & CONTROL_BIT:
+                data = file.pread(header.size, header.position)
+                header.position = 0
+                marker = read_marker(data, header)
+                if marker is not None:
+                    producers.end_transaction(header, marker)
+            else:
+                producers.update(header)
+
+
+def _start_offset(opening: Opening, segments: list[Segment], end_offset: int) -> int:
+    first = segments[0].base_offset
+    start = max(opening.start_offset, first)
+    if start > end_offset:
+        # Kafka would drop the whole log here. The checkpoint is the likelier one to be wrong.
+        _log.warning(
+            "%s: start offset %d is beyond the log's end %d; it starts at %d",
+            opening.name,
+            start,
+            end_offset,
+            first,
+        )
+        return first
+    return start
+
+
+def _drop_stray_snapshots(
+    opening: Opening, segments: list[Segment], snapshots: set[int], end_offset: int
+) -> None:
+    """A snapshot belongs to a segment's base offset or to the end of the log."""
+    kept = {segment.base_offset for segment in segments} | {end_offset}
+    for offset in snapshots - kept:
+        opening.files.remove(f"{opening.path}/{file_name(offset)}{SNAPSHOT_SUFFIX}")
+    snapshots &= kept
+
+
+def _read_epochs(opening: Opening, found: Found, segments: list[Segment]) -> Epochs:
+    if checkpoints.LEADER_EPOCHS not in found.others:
+        return Epochs()
+    try:
+        data = opening.files.read(f"{opening.path}/{checkpoints.LEADER_EPOCHS}")
+        return Epochs(checkpoints.read_epochs(data))
+    except DamagedError as damage:
+        _log.warning("%s: leader-epoch-checkpoint read from the log: %s", opening.name, damage)
+    return _epochs_of(segments)
+
+
+def _epochs_of(segments: list[Segment]) -> Epochs:
+    """From the batches. Only segments in which the epoch changes are read through."""
+    epochs = Epochs()
+    filled = [segment for segment in segments if segment.size]
+    try:
+        for slot, segment in enumerate(filled):
+            file = segment.open_file()
+            first = segment.header_at(file, 0)
+            epochs.assign(first.leader_epoch, first.base_offset)
+            if slot + 1 < len(filled):
+                following = filled[slot + 1]
+                after = following.header_at(following.open_file(), 0).leader_epoch
+                if after == first.leader_epoch:
+                    continue
+            for header in scan.headers(file, 0, segment.size):
+                if header.leader_epoch > epochs.latest:
+                    epochs.assign(header.leader_epoch, header.base_offset)
+    except DamagedError as damage:
+        _log.warning("leader epochs are known up to %s only: %s", epochs.entries(), damage)
+    return epochs
+
+
+def _read_topic_id(opening: Opening, found: Found) -> bytes | None:
+    if checkpoints.PARTITION_METADATA not in found.others:
+        return None
+    try:
+        data = opening.files.read(f"{opening.path}/{checkpoints.PARTITION_METADATA}")
+        return checkpoints.read_partition_metadata(data)
+    except DamagedError as damage:
+        _log.warning("%s: partition.metadata: %s", opening.name, damage)
+        return None

@@ -1,0 +1,83 @@
+"""The topics whose batches do not go to disk as they came.
+
+    message.timestamp.type=LogAppendTime      every record gets the time of the append
+    compression.type other than `producer`    the payload is packed anew
+    cleanup.policy=compact                    a record without a key is refused
+    message.timestamp.before.max.ms           every record's timestamp is looked at
+
+Everywhere else nobody looks behind a batch's header.
+"""
+
+from __future__ import annotations
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.records import compression
+from ottla.records.batch import (
+    LOG_APPEND_TIME_BIT,
+    BatchHeader,
+    Origin,
+    check_batches,
+    rewrite_timestamps,
+)
+from ottla.records.record import check_keys, read_records
+from ottla.records.rewrite import recompress
+from ottla.storage.log_config import COMPACT, LOG_APPEND_TIME, LONG_MAX, PRODUCER, LogConfig
+
+CODECS = {
+    "uncompressed": compression.NONE,
+    "gzip": compression.GZIP,
+    "snappy": compression.SNAPPY,
+    "lz4": compression.LZ4,
+    "zstd": compression.ZSTD,
+}
+
+
+def prepare(
+    data: memoryview, headers: list[BatchHeader], config: LogConfig, now_ms: int, origin: Origin
+) -> tuple[memoryview, list[BatchHeader]]:
+    """The bytes to be written and their headers; KafkaError for records that may not be."""
+    if COMPACT in config.cleanup_policy:
+        for header in headers:
+            if not header.control:
+                check_keys(data, header)
+    stamped = config.message_timestamp_type == LOG_APPEND_TIME
+    before_max_ms = config.message_timestamp_before_max_ms
+    if before_max_ms != LONG_MAX and not stamped:
+        for header in headers:
+            _check_age(data, header, now_ms - before_max_ms)
+    if config.compression_type != PRODUCER:
+        data, headers = _pack(data, headers, config, origin)
+    if stamped:
+        for header in headers:
+            rewrite_timestamps(data, header.position, now_ms)
+            header.max_timestamp = now_ms
+            header.attributes |= LOG_APPEND_TIME_BIT
+    return data, headers
+
+
+def _check_age(data: memoryview, header: BatchHeader, earliest: int) -> None:
+    for record in read_records(data, header):
+        if 0 <= record.timestamp < earliest:
+            raise KafkaError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"timestamp {record.timestamp} is {earliest - record.timestamp} ms older than "
+                "message.timestamp.before.max.ms allows",
+            )
+
+
+def _pack(
+    data: memoryview, headers: list[BatchHeader], config: LogConfig, origin: Origin
+) -> tuple[memoryview, list[BatchHeader]]:
+    codec = CODECS[config.compression_type]
+    level = {
+        compression.GZIP: config.compression_gzip_level,
+        compression.LZ4: config.compression_lz4_level,
+        compression.ZSTD: config.compression_zstd_level,
+    }.get(codec)
+    packed = bytearray()
+    for header in headers:
+        batch = recompress(data, header, codec, level=level)
+        packed += data[header.position : header.position + header.size] if batch is None else batch
+    view = memoryview(packed)
+    size_max = config.max_message_bytes
+    return view, check_batches(view, batch_size_max=size_max, origin=origin)

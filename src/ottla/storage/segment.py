@@ -1,0 +1,448 @@
+"""One segment of a log: a file of batches, and the indexes that lead into it.
+
+    00000000000000012345.log .index .timeindex .txnindex     the name is the offset of the first record
+
+Only the last segment of a log, the active one, is written to. It remembers where its latest batches
+stand, so that consumers who keep up are answered without a look at the disk.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from array import array
+from bisect import bisect_left
+
+from ottla.records.batch import BatchHeader
+from ottla.records.record import read_records
+from ottla.slices import FileSlice
+from ottla.storage import scan
+from ottla.storage.aborted import TransactionIndex
+from ottla.storage.checkpoints import DamagedError
+from ottla.storage.files import File, Files
+from ottla.storage.index import (
+    OFFSET_ENTRY_SIZE,
+    TIME_ENTRY_SIZE,
+    IndexFile,
+    OffsetIndex,
+    TimeIndex,
+)
+from ottla.storage.residents import Residents
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+DELETED_SUFFIX = ".deleted"
+SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+RELATIVE_OFFSET_MAX = (1 << 31) - 1  # what an index entry can hold
+RECENT_BATCHES_MAX = 256  # batches whose place the active segment knows by heart
+UNKNOWN = -2
+
+_log = logging.getLogger("ottla.storage")
+
+Found = tuple[int, int, int]  # offset, timestamp, leader epoch
+
+
+def file_name(offset: int) -> str:
+    """Twenty digits, so that names sort as their offsets do."""
+    return f"{offset:020d}"
+
+
+class Segment:
+    __slots__ = (
+        "_files",
+        "_recent_floor",
+        "_recent_lasts",
+        "_recent_positions",
+        "_residents",
+        "_unindexed",
+        "base_offset",
+        "created_ms",
+        "file",
+        "first_timestamp",
+        "index_full",
+        "index_size_max",
+        "index_used",
+        "interval",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "offset_index",
+        "path",
+        "size",
+        "time_index",
+        "transactions",
+        "used",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        base_offset: int,
+        *,
+        residents: Residents,
+        interval: int,
+        index_size_max: int,
+        created_ms: int,
+        size: int = 0,
+        index_size: int = 0,
+        time_index_size: int = 0,
+        transactions_size: int = 0,
+    ) -> None:
+        self._files = files
+        self._residents = residents
+        self.path = path  # without a suffix
+        self.base_offset = base_offset
+        self.size = size
+        self.interval = interval
+        self.index_size_max = index_size_max
+        self.created_ms = created_ms
+        self.file: File | None = None  # open while in use: see Residents
+        self.used = False
+        self.index_used = False
+        self.index_full = False
+        index = IndexFile(files, path + INDEX_SUFFIX, OFFSET_ENTRY_SIZE, index_size)
+        time_index = IndexFile(files, path + TIME_INDEX_SUFFIX, TIME_ENTRY_SIZE, time_index_size)
+        self.offset_index = OffsetIndex(index, base_offset)
+        self.time_index = TimeIndex(time_index, base_offset)
+        self.transactions = TransactionIndex(
+            files, path + TRANSACTION_INDEX_SUFFIX, transactions_size
+        )
+        # UNKNOWN until somebody asks: a start would otherwise read every segment there is.
+        self.max_timestamp = UNKNOWN if size else -1
+        self.max_timestamp_offset = base_offset
+        self.first_timestamp = UNKNOWN if size else -1
+        self._unindexed = 0  # bytes since the last index entry
+        self._recent_floor = (1 << 63) - 1 if size else base_offset - 1
+        self._recent_lasts = array("q")
+        self._recent_positions = array("q")
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path}, size={self.size})"
+
+    def create(self) -> None:
+        """The files of a new segment. Names left over from a crash are made empty."""
+        self.file = self._files.open(self.path + LOG_SUFFIX, create=True)
+        self._residents.opened(self)
+        self.offset_index.file.create()
+        self.time_index.file.create()
+
+    def open_file(self) -> File:
+        file = self.file
+        if file is None:
+            file = self.file = self._files.open(self.path + LOG_SUFFIX)
+            self._residents.opened(self)
+        self.used = True
+        return file
+
+    # Writing
+
+    def append(self, data: memoryview, headers: list[BatchHeader]) -> None:
+        """HOT. All of `data`, which is the batches of `headers`, or nothing and OSError."""
+        file = self.file
+        if file is None:
+            file = self.open_file()
+        self.used = True
+        position = self.size
+        try:
+            written = file.pwrite(data, position)
+        except OSError:
+            file.truncate(position)
+            raise
+        if written != len(data):
+            file.truncate(position)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+        if position == 0:
+            self.first_timestamp = max([header.max_timestamp for header in headers])
+        for header in headers:
+            self._note(header, position)
+            position += header.size
+        self.size = position
+
+    def _note(self, header: BatchHeader, position: int) -> None:
+        """HOT. A batch stands at `position`: into the indexes, and the memory of recent ones."""
+        last_offset = header.base_offset + header.last_offset_delta
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self.max_timestamp_offset = last_offset
+        if self._unindexed > self.interval:
+            self._index(last_offset, position)
+        self._unindexed += header.size
+        lasts = self._recent_lasts
+        lasts.append(last_offset)
+        self._recent_positions.append(position)
+        if len(lasts) > RECENT_BATCHES_MAX:
+            half = RECENT_BATCHES_MAX // 2
+            self._recent_floor = lasts[half - 1]
+            del lasts[:half], self._recent_positions[:half]
+
+    def _index(self, last_offset: int, position: int) -> None:
+        self.offset_index.append(last_offset, position)
+        self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+        self._unindexed = 0
+        # The time index keeps a place for the entry that is added when the segment is closed.
+        limit = self.index_size_max
+        self.index_full = (self.offset_index.file.count() + 1) * OFFSET_ENTRY_SIZE > limit or (
+            self.time_index.file.count() + 2
+        ) * TIME_ENTRY_SIZE > limit
+
+    def close_indexes(self) -> None:
+        """The largest timestamp becomes the time index's last entry: retention goes by it."""
+        timestamp, offset = self.largest()
+        if timestamp >= 0:
+            self.time_index.append(timestamp, offset)
+        self.save_indexes()
+
+    def save_indexes(self) -> None:
+        self.offset_index.file.save()
+        self.time_index.file.save()
+
+    def become_inactive(self) -> None:
+        self._recent_floor = (1 << 63) - 1
+        del self._recent_lasts[:], self._recent_positions[:]
+        try:
+            self.close_indexes()
+        except OSError as error:  # stays pending, and is saved with the next flush
+            _log.warning("%s: indexes not written yet: %s", self.path, error)
+
+    # Reading
+
+    def read(
+        self, offset: int, *, size_max: int, end: int, whole_first_batch: bool
+    ) -> FileSlice | None:
+        """HOT. Batches from the one that holds `offset` up to position `end`."""
+        position = self.position_of(offset)
+        size = end - position
+        if size <= 0:
+            return None
+        file = self.file
+        if file is None:
+            file = self.open_file()
+        self.used = True
+        if size > size_max:
+            border = self.border(position + size_max)
+            if border > position:
+                size = border - position
+            else:
+                first = self._batch_size(file, position)
+                if first <= size_max:
+                    size = size_max
+                elif whole_first_batch:
+                    size = first
+                else:
+                    return None
+        return FileSlice(file, position, size)
+
+    def position_of(self, offset: int) -> int:
+        """HOT. Where the first batch stands that ends at or after `offset`; the size if none does."""
+        if offset > self._recent_floor:
+            slot = bisect_left(self._recent_lasts, offset)
+            positions = self._recent_positions
+            return positions[slot] if slot < len(positions) else self.size
+        file = self.file
+        if file is None:
+            file = self.open_file()
+        self.used = True
+        position = self._floor(offset)
+        try:
+            return scan.find(file, offset, position, self.size)
+        except DamagedError as damage:
+            if position == 0:
+                raise
+            # Only an index could have led us there: from the start the batches must be found.
+            self.rebuild_indexes(str(damage))
+            return scan.find(file, offset, self._floor(offset), self.size)
+
+    def _floor(self, offset: int) -> int:
+        position = self._loaded_index().floor(offset)
+        return position if 0 <= position < self.size else 0
+
+    def _loaded_index(self) -> OffsetIndex:
+        index = self.offset_index
+        if not index.loaded:
+            index.load()
+            self._residents.indexed(self)
+        self.index_used = True
+        return index
+
+    def border(self, position: int) -> int:
+        """A batch's position at or before `position`, as near as is known without reading."""
+        recent = self._recent_positions
+        if recent and position >= recent[0]:
+            slot = bisect_left(recent, position + 1)
+            return recent[slot - 1]
+        return self._loaded_index().floor_position(position)
+
+    def _batch_size(self, file: File, position: int) -> int:
+        return self.header_at(file, position).size
+
+    def header_at(self, file: File, position: int) -> BatchHeader:
+        return next(scan.headers(file, position, self.size))
+
+    def next_offset(self) -> int:
+        """The offset after the last record, found from the last index entry on.
+
+        DamagedError if the batches do not end where the file does.
+        """
+        if not self.size:
+            return self.base_offset
+        indexed_offset, position = self.offset_index.last()
+        file = self.open_file()
+        if not 0 <= position < self.size:
+            raise DamagedError(f"the index leads to position {position}")
+        next_offset = self.base_offset
+        for header in scan.headers(file, position, self.size):
+            if header.position == position and position and header.base_offset > indexed_offset:
+                raise DamagedError("the index is not that of this log")
+            if header.base_offset < next_offset:
+                raise DamagedError(f"offset {header.base_offset} after {next_offset - 1}")
+            next_offset = header.next_offset
+            self._unindexed = header.position + header.size - position
+        self._recent_floor = next_offset - 1
+        return next_offset
+
+    # Time
+
+    def largest(self) -> tuple[int, int]:
+        """The largest timestamp, and the last offset of the first batch that has it."""
+        if self.max_timestamp == UNKNOWN:
+            self.max_timestamp, self.max_timestamp_offset = self._read_largest()
+        return self.max_timestamp, self.max_timestamp_offset
+
+    def _read_largest(self) -> tuple[int, int]:
+        """The last entry of the time index, if the log bears it out: retention deletes by it."""
+        timestamp, offset = self.time_index.last()
+        if timestamp >= 0 and offset >= self.base_offset:
+            try:
+                file = self.open_file()
+                position = self.position_of(offset)
+                if position < self.size:
+                    header = self.header_at(file, position)
+                    if header.max_timestamp == timestamp and header.last_offset == offset:
+                        return timestamp, offset
+            except DamagedError:
+                pass
+        if self.max_timestamp == UNKNOWN:  # `position_of` may have rebuilt and so found it
+            self.rebuild_indexes("the time index does not fit the log")
+        return self.max_timestamp, self.max_timestamp_offset
+
+    def retention_timestamp(self) -> int:
+        """By which age is measured: the largest timestamp, or without any the file's own time."""
+        timestamp = self.largest()[0]
+        return timestamp if timestamp >= 0 else self._files.modified_ms(self.path + LOG_SUFFIX)
+
+    def first_batch_timestamp(self) -> int:
+        """The first batch's largest timestamp: the age of a segment for segment.ms."""
+        if self.first_timestamp == UNKNOWN:
+            self.first_timestamp = self.header_at(self.open_file(), 0).max_timestamp
+        return self.first_timestamp
+
+    def find_time(self, timestamp: int, start_offset: int) -> Found | None:
+        """The first record, from `start_offset` on, that is not earlier than `timestamp`."""
+        file = self.open_file()
+        offset = max(self.time_index.floor(timestamp), start_offset)
+        for header in scan.headers(file, self.position_of(offset), self.size):
+            if header.max_timestamp < timestamp or header.last_offset < start_offset:
+                continue
+            for found in self._records(file, header):
+                if found[1] >= timestamp and found[0] >= start_offset:
+                    return found
+        return None
+
+    def find_largest(self) -> Found | None:
+        """The first record that has the largest timestamp."""
+        timestamp, offset = self.largest()
+        if timestamp < 0:
+            return None
+        file = self.open_file()
+        header = self.header_at(file, self.position_of(offset))
+        for found in self._records(file, header):
+            if found[1] == timestamp:
+                return found
+        return None
+
+    def _records(self, file: File, header: BatchHeader) -> list[Found]:
+        data = file.pread(header.size, header.position)
+        header.position = 0
+        epoch = header.leader_epoch
+        return [(record.offset, record.timestamp, epoch) for record in read_records(data, header)]
+
+    # Changing what is there
+
+    def truncate(self, offset: int) -> None:
+        """Cut off the batches from the one that holds `offset` on."""
+        position = self.position_of(offset)
+        file = self.open_file()
+        file.truncate(position)
+        self.size = position
+        self.offset_index.truncate(position)
+        self.time_index.truncate(offset)
+        self.transactions.truncate(offset)
+        self.forget_recent(offset)
+        self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
+        start = self.offset_index.floor(self.max_timestamp_offset) if position else 0
+        for header in scan.headers(file, start, position):
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp = header.max_timestamp
+                self.max_timestamp_offset = header.last_offset
+        if position == 0:
+            self.first_timestamp = -1
+
+    def forget_recent(self, next_offset: int) -> None:
+        self._recent_floor = next_offset - 1
+        del self._recent_lasts[:], self._recent_positions[:]
+        self._unindexed = self.size - self.offset_index.last()[1]
+        self.index_full = False
+
+    def clear_indexes(self) -> None:
+        self.offset_index.clear()
+        self.time_index.clear()
+        self.max_timestamp = -1
+        self.max_timestamp_offset = self.base_offset
+        self._unindexed = 0
+
+    def note_scanned(self, header: BatchHeader) -> None:
+        """A batch that is there already, met while the indexes are built anew."""
+        if header.position == 0:
+            self.first_timestamp = header.max_timestamp
+        self._note(header, header.position)
+
+    def rebuild_indexes(self, why: str) -> None:
+        """Offset and time index from the batch headers, as far as these can be followed."""
+        _log.warning("%s: index rebuilt from the log: %s", self.path, why)
+        floor, active = self._recent_floor, len(self._recent_lasts) > 0
+        recent = self._recent_lasts[:], self._recent_positions[:]
+        self.clear_indexes()
+        try:
+            for header in scan.headers(self.open_file(), 0, self.size):
+                self.note_scanned(header)
+        except DamagedError as damage:
+            _log.error("%s: %s; what follows cannot be read", self.path, damage)
+        self._recent_floor = floor
+        self._recent_lasts, self._recent_positions = recent if active else (array("q"), array("q"))
+        self.offset_index.save_or_wait()
+        self.time_index.save_or_wait()
+
+    def index_size(self) -> int:
+        return self.offset_index.resident_size() + self.time_index.resident_size()
+
+    def unload_indexes(self) -> None:
+        self.offset_index.unload()
+        self.time_index.unload()
+        self.index_used = False
+
+    def rename_deleted(self) -> list[str]:
+        """Out of the log, to be removed later. The log file goes first: without it the rest is void."""
+        self._residents.forget(self)
+        renamed = []
+        for suffix in SUFFIXES:
+            path = self.path + suffix
+            try:
+                self._files.rename(path, path + DELETED_SUFFIX)
+                renamed.append(path + DELETED_SUFFIX)
+            except FileNotFoundError:
+                continue
+        return renamed
