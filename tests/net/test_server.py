@@ -99,6 +99,7 @@ def serve(test: Test, **limits: Any) -> None:
         }
         server = Server(toy, **{**settings, **limits})
         port = server.listen("PLAINTEXT", "127.0.0.1", 0)
+        server.accept()
         clients: list[Client] = []
 
         async def connect() -> Client:

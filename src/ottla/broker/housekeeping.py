@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-Job = Callable[[], None]
+Job = Callable[[], object]
 Chore = Callable[[int], Iterable[Job] | None]  # takes now_ms
 
 log = logging.getLogger("ottla.broker")
@@ -26,7 +26,7 @@ class Housekeeping:
         self._loop = asyncio.get_running_loop()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ottla-housekeeping")
-        self._pending: set[asyncio.Future[None]] = set()
+        self._pending: set[asyncio.Future[object]] = set()
         self._stopped = False
 
     def every(self, interval_ms: int, name: str, chore: Chore) -> None:
@@ -49,7 +49,7 @@ class Housekeeping:
         self._pending.add(future)
         future.add_done_callback(self._done)
 
-    def _done(self, future: asyncio.Future[None]) -> None:
+    def _done(self, future: asyncio.Future[object]) -> None:
         self._pending.discard(future)
         if not future.cancelled() and (error := future.exception()) is not None:
             log.error("housekeeping: a background job failed", exc_info=error)

@@ -40,7 +40,7 @@ class Server:
             (socket.SO_SNDBUF, send_buffer_bytes),
             (socket.SO_RCVBUF, receive_buffer_bytes),
         )
-        self._listeners: list[socket.socket] = []
+        self._listeners: dict[socket.socket, str] = {}
         self._channels: set[Channel] = set()
         self._per_ip: Counter[str] = Counter()
         self._refused_at = float("-inf")
@@ -51,7 +51,7 @@ class Server:
         return len(self._channels)
 
     def listen(self, listener: str, host: str, port: int) -> int:
-        """Bind and accept; returns the port (of use when `port` is 0)."""
+        """Bind; returns the port (of use when `port` is 0). Clients queue until `accept`."""
         family, _, _, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
@@ -65,9 +65,12 @@ class Server:
         except OSError:
             sock.close()
             raise
-        self._listeners.append(sock)
-        self.loop.add_reader(sock.fileno(), self._accept, sock, listener)
+        self._listeners[sock] = listener
         return int(sock.getsockname()[1])
+
+    def accept(self) -> None:
+        for sock, listener in self._listeners.items():
+            self.loop.add_reader(sock.fileno(), self._accept, sock, listener)
 
     def forget(self, channel: Channel) -> None:
         self._channels.discard(channel)

@@ -1,0 +1,290 @@
+"""The broker: the only place where the parts meet.
+
+    start   bind -> metadata -> logs (recovered where need be) -> register -> groups -> accept
+    stop    no new requests -> answer what is under way -> groups -> logs closed cleanly
+
+Everything runs on one event loop, whose thread owns all state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ottla.broker.context import Context, Session
+from ottla.broker.dispatch import ROUTES, SERVED
+from ottla.broker.groups import Groups
+from ottla.broker.housekeeping import Housekeeping, Job
+from ottla.broker.log_settings import log_settings
+from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.sessions import FetchSessions
+from ottla.clock import Clock, SystemClock
+from ottla.cluster.controller import Controller
+from ottla.cluster.decisions import NewTopic
+from ottla.cluster.embedded import EmbeddedStore
+from ottla.cluster.image import INTERNAL_TOPICS, Image
+from ottla.cluster.image import Broker as BrokerImage
+from ottla.cluster.membership import Membership, cluster_id
+from ottla.cluster.metadata import Metadata
+from ottla.config import Listener, ServerConfig, advertise
+from ottla.errors import KafkaError
+from ottla.net.server import Server
+from ottla.replica.partitions import Partitions
+from ottla.storage.directory import LogDir
+from ottla.storage.flush import FlushJob
+from ottla.storage.log import LogConfig
+from ottla.storage.store import LogStore
+from ottla.wire.connection import Request
+
+JOURNAL: Final = "ottla-metadata.journal"
+STOP_GRACE_S: Final = 5.0
+SWEEP_INTERVAL_MS: Final = 10_000
+
+log = logging.getLogger("ottla.broker")
+
+
+class Broker:
+    """One broker. `await start()`, and it serves until `await stop()`."""
+
+    served: Final = SERVED
+
+    def __init__(self, config: ServerConfig, *, clock: Clock | None = None) -> None:
+        self.config = config
+        self.clock: Clock = clock or SystemClock()
+        self.node_id = config.node_id
+        self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
+        self.listeners: tuple[Listener, ...] = ()  # as bound: with the ports that were taken
+        self.failed: asyncio.Event = asyncio.Event()  # nothing is left that could be served
+        self.metadata: Metadata
+        self.controller: Controller
+        self.store: LogStore
+        self.partitions: Partitions
+        self.producer_ids: ProducerIds
+        self.groups: Groups
+
+    @property
+    def image(self) -> Image:
+        """The cluster as it is now."""
+        return self.metadata.image
+
+    @property
+    def port(self) -> int:
+        return self.listeners[0].port
+
+    @property
+    def bootstrap_servers(self) -> str:
+        first = self._advertised()[0]
+        return f"{first.host}:{first.port}"
+
+    def _advertised(self) -> tuple[Listener, ...]:
+        ports = {each.name: each.port for each in self.listeners}
+        return advertise(self.config.advertised_listeners, ports)
+
+    # Start and stop
+
+    async def start(self) -> None:
+        """Serve when this returns. StoreError, OSError or KafkaError say why it can't."""
+        now_ms = self.clock.now_ms()
+        self._server = self._bind()
+        try:
+            await self._open(now_ms)
+        except BaseException:
+            self._server.stop_accepting()
+            raise
+        self._housekeep()
+        self._server.accept()
+
+    async def _open(self, now_ms: int) -> None:
+        journal = Path(self.config.log_dirs[0]) / JOURNAL
+        self._meta_store = EmbeddedStore(journal, sync=self.config.ottla_metadata_sync_enable)
+        self.metadata = Metadata(self._meta_store)
+        await self.metadata.start()
+        cluster = await cluster_id(self._meta_store, self.metadata)
+        self._take_broker_configs()
+        self.store = self._open_logs(cluster, now_ms)
+        self.partitions = Partitions(self.node_id, self.store, self._log_settings)
+        self.controller = Controller(
+            self._meta_store, self.metadata, broker_id=self.node_id, config=lambda: self.config
+        )
+        self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
+        self.groups = Groups(self)
+        self._membership = await Membership.register(
+            self._meta_store,
+            self.metadata,
+            broker_id=self.node_id,
+            listeners=self._advertised(),
+            rack=self.config.broker_rack,
+            now_ms=now_ms,
+        )
+        await self.controller.elect(now_ms)
+        self.partitions.start(self.image, now_ms)
+        self.groups.start(now_ms)
+        self.metadata.on_image(self._on_image)
+
+    async def stop(self) -> None:
+        self._server.stop_accepting()
+        await self._server.stop(STOP_GRACE_S)
+        await self._housekeeping.stop()
+        self.groups.stop()
+        await self.controller.resign()
+        await self._membership.leave()
+        await self.metadata.stop()
+        self.store.close(
+            self.clock.now_ms(),
+            high_watermarks=self._high_watermarks(),
+            sync=self.config.ottla_metadata_sync_enable,
+        )
+        await self._meta_store.close()
+
+    def _bind(self) -> Server:
+        config = self.config
+        server = Server(
+            self,
+            frame_bytes_max=config.socket_request_max_bytes,
+            connections_max=config.max_connections,
+            connections_per_ip_max=config.max_connections_per_ip,
+            idle_s_max=config.connections_max_idle_ms / 1000,
+            backlog=config.socket_listen_backlog_size,
+            send_buffer_bytes=config.socket_send_buffer_bytes,
+            receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        )
+        bound = []
+        try:
+            for each in config.listeners:
+                port = server.listen(each.name, each.host, each.port)
+                bound.append(Listener(each.name, each.host, port, each.security_protocol))
+        except OSError as error:
+            server.stop_accepting()
+            raise OSError(error.errno, f"cannot listen on {each}: {error.strerror}") from error
+        self.listeners = tuple(bound)
+        return server
+
+    def _open_logs(self, cluster: str, now_ms: int) -> LogStore:
+        topics = self.image.topics.values()
+        return LogStore.open(
+            self.config.log_dirs,
+            self._log_settings({}),
+            now_ms,
+            configs={topic.name: self._log_settings(topic.configs) for topic in topics},
+            node_id=self.node_id,
+            cluster_id=cluster,
+            on_offline=self._on_offline,
+        )
+
+    # What the server calls
+
+    def connected(self, listener: str, host: str, port: int) -> Session:
+        return Session(listener=listener, client_host=host, client_port=port)
+
+    def disconnected(self, session: Session) -> None:
+        pass
+
+    def dispatch(self, session: Session, request: Request) -> Any:
+        """HOT. The handler's answer: a response, an awaitable of one, or None."""
+        context = Context(
+            self, session, request.version, request.client_id, self.clock.now_ms()
+        )
+        return ROUTES[request.api_key].handle(context, request.body)
+
+    # What handlers ask
+
+    def endpoints(self, listener: str) -> Iterator[tuple[BrokerImage, str, int]]:
+        """Every live broker with the address for clients of this listener."""
+        for broker in self.image.brokers.values():
+            found = broker.listener(listener)
+            if found is not None:
+                yield broker, found.host, found.port
+
+    def offline_replicas(self, topic: str, index: int) -> list[int]:
+        return [self.node_id] if self.partitions.is_offline(topic, index) else []
+
+    async def auto_create(self, topic: str) -> None:
+        """Create a topic that a client asked for and nobody made; KafkaError if it can't be."""
+        wish = NewTopic(topic)
+        if topic in INTERNAL_TOPICS:
+            wish = self.groups.offsets_topic()
+        result = (await self.controller.create_topics([wish]))[topic]
+        if isinstance(result, KafkaError):
+            raise result
+
+    # What the cluster's changes do to us
+
+    def _on_image(self, image: Image) -> None:
+        now_ms = self.clock.now_ms()
+        if self._take_broker_configs():
+            self.partitions.reconfigure()
+        self.partitions.apply(image, now_ms)
+        self.groups.apply(image, now_ms)
+
+    def _take_broker_configs(self) -> bool:
+        """Make what was set at run time part of the configuration; True if that changed it."""
+        default = dict(self.image.broker_config(""))
+        broker = dict(self.image.broker_config(str(self.node_id)))
+        if default == self.config.dynamic_default and broker == self.config.dynamic_broker:
+            return False
+        self.config = self.config.with_dynamic(default=default, broker=broker)
+        return True
+
+    def _log_settings(self, overrides: Mapping[str, str]) -> LogConfig:
+        return log_settings(self.config, overrides)
+
+    def _on_offline(self, directory: LogDir) -> None:
+        log.error("log directory %s failed; its partitions are offline", directory.path)
+        if all(each.offline for each in self.store.dirs):
+            log.error("every log directory is offline: the broker can't go on")
+            self.failed.set()
+
+    # Chores
+
+    def _housekeep(self) -> None:
+        config = self.config
+        chores = self._housekeeping = Housekeeping(self.clock.now_ms)
+        chores.every(config.log_retention_check_interval_ms, "retention", self._retain)
+        chores.every(config.log_flush_offset_checkpoint_interval_ms, "checkpoints", self._write)
+        chores.every(
+            config.producer_id_expiration_check_interval_ms, "producers", self._expire_producers
+        )
+        chores.every(SWEEP_INTERVAL_MS, "removal", self._remove)
+        chores.every(_flush_interval_ms(config), "flush", self._flush)
+
+    def _retain(self, now_ms: int) -> None:
+        self.store.retain(now_ms, self._high_watermarks())
+
+    def _write(self, now_ms: int) -> list[Job]:
+        job = self.store.checkpoint_job(self._high_watermarks())
+        return [] if job is None else [job.run]
+
+    def _expire_producers(self, now_ms: int) -> None:
+        self.store.expire_producers(now_ms, self.config.producer_id_expiration_ms)
+
+    def _remove(self, now_ms: int) -> list[Job]:
+        job = self.store.remove_job(now_ms)
+        return [] if job is None else [job.run]
+
+    def _flush(self, now_ms: int) -> list[Job]:
+        return [self._flushing(job) for job in self.store.flush_jobs(now_ms)]
+
+    def _flushing(self, job: FlushJob) -> Job:
+        """`job.run` on the helper thread, `job.done` back on the loop's."""
+        loop = asyncio.get_running_loop()
+
+        def run() -> None:
+            failure: OSError | None = None
+            try:
+                job.run()
+            except OSError as error:
+                failure = error
+            loop.call_soon_threadsafe(job.done, failure)
+
+        return run
+
+    def _high_watermarks(self) -> dict[tuple[str, int], int]:
+        return {(each.topic, each.index): each.high_watermark for each in self.partitions}
+
+
+def _flush_interval_ms(config: ServerConfig) -> int:
+    """log.flush.scheduler.interval.ms: how often to look for logs whose flush.ms is over."""
+    return min(config.log_flush_scheduler_interval_ms, 60_000)

@@ -1,0 +1,86 @@
+"""A broker as a process of its own: logging, signals, the line that says where it listens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import resource
+import signal
+import sys
+import time
+
+import ottla
+from ottla.broker.broker import Broker
+from ottla.cluster.store import StoreError as MetaStoreError
+from ottla.config import ServerConfig
+from ottla.errors import KafkaError
+from ottla.net.loop import run as run_loop
+from ottla.storage.store import StoreError
+
+log = logging.getLogger("ottla.broker")
+
+# The collector looks at the youngest objects after this many allocations. A broker's garbage is
+# nearly all freed by reference counts; at Python's 700 the collector costs more than it finds.
+GC_THRESHOLD = 50_000
+
+
+def run(config: ServerConfig) -> int:
+    """Serve until SIGTERM or SIGINT; returns the process's exit code."""
+    started_at = time.perf_counter()
+    _set_up_logging()
+    _raise_file_limit()
+    for name in config.unknown:
+        log.warning("unknown property %s is ignored", name)
+    for note in config.notes:
+        log.info("%s", note)
+    return run_loop(_serve(config, started_at))
+
+
+async def _serve(config: ServerConfig, started_at: float) -> int:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    broker = Broker(config)
+    try:
+        await broker.start()
+    except (OSError, StoreError, MetaStoreError, KafkaError) as error:
+        log.error("the broker can't start: %s", error)
+        return 1
+    gc.collect()
+    gc.freeze()  # what a broker consists of is never garbage
+    gc.set_threshold(GC_THRESHOLD, 50, 100)
+    log.info(
+        "Ottla %s, broker %d, cluster %s: %s (started in %.0f ms)",
+        ottla.__version__,
+        broker.node_id,
+        broker.image.cluster_id,
+        ", ".join(str(listener) for listener in broker.listeners),
+        (time.perf_counter() - started_at) * 1000,
+    )
+    waits = [asyncio.ensure_future(stop.wait()), asyncio.ensure_future(broker.failed.wait())]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+    log.info("stopping")
+    await broker.stop()
+    log.info("stopped")
+    return 1 if broker.failed.is_set() else 0
+
+
+def _set_up_logging() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("[%(asctime)s] %(levelname)s %(message)s (%(name)s)"))
+    root = logging.getLogger("ottla")
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    root.propagate = False
+
+
+def _raise_file_limit() -> None:
+    """A descriptor for each connection and segment: take as many as we may have."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,133 @@
+"""The partitions that this broker holds, kept in step with the cluster's image."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+
+from ottla.cluster.image import Image, Topic
+from ottla.errors import ErrorCode, KafkaError
+from ottla.replica.partition import Partition
+from ottla.storage.log import Log, LogConfig
+from ottla.storage.store import LogStore
+
+log = logging.getLogger("ottla.replica")
+
+NOTHING: Mapping[int, Partition] = {}
+
+# The settings of a topic's logs: its own configs over the broker's defaults.
+LogSettings = Callable[[Mapping[str, str]], LogConfig]
+
+
+class Partitions:
+    """Name and index to Partition. A partition whose directory failed stays here as offline."""
+
+    def __init__(self, node_id: int, store: LogStore, settings: LogSettings) -> None:
+        self._node_id = node_id
+        self._store = store
+        self._settings = settings
+        self._topics: dict[str, dict[int, Partition]] = {}
+        self._applied: dict[str, Topic] = {}
+        self._offline: dict[tuple[str, int], KafkaError] = {}
+        self._starting = False
+
+    def __iter__(self) -> Iterator[Partition]:
+        for held in self._topics.values():
+            yield from held.values()
+
+    def of_topic(self, topic: str) -> Mapping[int, Partition]:
+        return self._topics.get(topic, NOTHING)
+
+    def find(self, topic: str, index: int) -> Partition:
+        """The partition, or the error that a client is told."""
+        held = self._topics.get(topic)
+        partition = held.get(index) if held is not None else None
+        if partition is None:
+            raise self.missing(topic, index)
+        return partition
+
+    def missing(self, topic: str, index: int) -> KafkaError:
+        return self._offline.get((topic, index)) or KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {topic}-{index} here"
+        )
+
+    def is_offline(self, topic: str, index: int) -> bool:
+        if (topic, index) in self._offline:
+            return True
+        partition = self.of_topic(topic).get(index)
+        return partition is not None and partition.log.dir.offline
+
+    def start(self, image: Image, now_ms: int) -> None:
+        """Take over the logs that were found; those of no topic are put aside."""
+        self._starting = True
+        known = {topic.id for topic in image.topics.values()}
+        for stray in [each for each in self._store.logs() if each.topic_id not in known]:
+            self._store.set_aside(stray.topic, stray.partition)
+        self.apply(image, now_ms)
+        self._starting = False
+
+    def apply(self, image: Image, now_ms: int) -> None:
+        """Create, delete and change what this image says differently from the last one."""
+        for name in [name for name in self._applied if name not in image.topics]:
+            self._delete(name, now_ms)
+        for name, topic in image.topics.items():
+            before = self._applied.get(name)
+            if before is topic:
+                continue
+            if before is not None and before.id != topic.id:  # deleted and created again
+                self._delete(name, now_ms)
+            self._change(topic, now_ms)
+
+    def reconfigure(self) -> None:
+        """The broker's defaults changed: every log gets its settings anew."""
+        for name, topic in self._applied.items():
+            settings = self._settings(topic.configs)
+            for partition in self._topics[name].values():
+                partition.log.config = settings
+
+    def _change(self, topic: Topic, now_ms: int) -> None:
+        self._applied[topic.name] = topic
+        settings = self._settings(topic.configs)
+        held = self._topics.setdefault(topic.name, {})
+        for state in topic.partitions:
+            if self._node_id not in state.replicas:
+                continue
+            partition = held.get(state.index)
+            if partition is not None:
+                partition.log.config = settings
+                partition.leader_epoch = state.leader_epoch
+                continue
+            try:
+                found = self._log(topic, state.index, settings, now_ms)
+            except KafkaError as error:
+                log.error("%s-%d is offline: %s", topic.name, state.index, error)
+                self._offline[topic.name, state.index] = error
+                continue
+            held[state.index] = Partition(
+                topic.name,
+                state.index,
+                topic_id=topic.id,
+                leader_epoch=state.leader_epoch,
+                log=found,
+            )
+
+    def _log(self, topic: Topic, index: int, settings: LogConfig, now_ms: int) -> Log:
+        found = self._store.get(topic.name, index)
+        if found is not None:
+            found.config = settings
+            return found
+        return self._store.create(
+            topic.name, index, topic.id, settings, now_ms=now_ms, is_new=not self._starting
+        )
+
+    def _delete(self, name: str, now_ms: int) -> None:
+        del self._applied[name]
+        held = self._topics.pop(name)
+        for key in [key for key in self._offline if key[0] == name]:
+            del self._offline[key]
+        for partition in held.values():
+            try:
+                self._store.delete(name, partition.index, now_ms=now_ms)
+            except KafkaError as error:
+                log.error("%s-%d: not deleted: %s", name, partition.index, error)
+            partition.waiting.wake_all()
