@@ -9,6 +9,7 @@ import typing
 from collections.abc import Callable
 from typing import Protocol
 
+from fuzz_damage import mutate
 from ottla.errors import KafkaError
 from ottla.records.batch import (
     BATCH_OVERHEAD,
@@ -34,6 +35,7 @@ FRAME_BYTES_MAX = 1 << 20
 BATCH_SIZE_MAX = 1 << 20
 UNPACKED_SIZE_MAX = 4 << 20
 NOW_MS = 1_700_000_000_000
+MENDED = 0.7  # how many damaged inputs have their size or checksum put right
 
 STRINGS = ("", "a", "orders", "Žluťoučký kůň", "x" * 126, "x" * 127, "y" * 300, "\0")
 NUMBERS = (-1, 0, 1, 2, 7, 100, 127)
@@ -47,8 +49,8 @@ class Target(Protocol):
     def make(self, source: random.Random) -> bytes:
         """A good input, which `run` takes."""
 
-    def mend(self, data: bytearray, source: random.Random) -> None:
-        """Put right what would end the journey early: sizes, checksums."""
+    def damage(self, data: bytearray, source: random.Random) -> None:
+        """Change a good input; mostly put right what would end the journey early: sizes, sums."""
 
     def run(self, data: bytes, source: random.Random) -> bool:
         """True if the input was taken, False if it was refused in the clean way."""
@@ -59,7 +61,9 @@ class Finding(Exception):
 
 
 def all_targets() -> list[Target]:
-    return [Frames(), Responses(), Batches(), Payloads()]
+    from fuzz_storage import Storage  # which is built on this module
+
+    return [Frames(), Responses(), Batches(), Payloads(), Storage()]
 
 
 # Messages -----------------------------------------------------------------------------------------
@@ -83,8 +87,10 @@ class Frames:
             frames.append(joined(peer.request(request, api.key, version, client_id)))
         return b"".join(frames)
 
-    def mend(self, data: bytearray, source: random.Random) -> None:
-        mend_size(data)
+    def damage(self, data: bytearray, source: random.Random) -> None:
+        mutate(data, source)
+        if source.random() < MENDED:
+            mend_size(data)
 
     def run(self, data: bytes, source: random.Random) -> bool:
         connection = Connection(self._served, frame_bytes_max=FRAME_BYTES_MAX)
@@ -132,8 +138,10 @@ class Responses:
         mend_size(frame)
         return bytes(frame)
 
-    def mend(self, data: bytearray, source: random.Random) -> None:
-        mend_size(data)
+    def damage(self, data: bytearray, source: random.Random) -> None:
+        mutate(data, source)
+        if source.random() < MENDED:
+            mend_size(data)
 
     def run(self, data: bytes, source: random.Random) -> bool:
         if len(data) < 12:
@@ -258,8 +266,10 @@ class Batches:
     def make(self, source: random.Random) -> bytes:
         return b"".join(random_batch(source) for _ in range(source.choice((1, 1, 1, 2, 3))))
 
-    def mend(self, data: bytearray, source: random.Random) -> None:
-        mend_batches(data)
+    def damage(self, data: bytearray, source: random.Random) -> None:
+        mutate(data, source)
+        if source.random() < MENDED:
+            mend_batches(data)
 
     def run(self, data: bytes, source: random.Random) -> bool:
         taken = False
@@ -378,7 +388,8 @@ class Payloads:
         plain = source.choice((b"", b"abc" * 5000, source.randbytes(300), bytes(200_000)))
         return bytes([codec]) + compress(codec, plain)
 
-    def mend(self, data: bytearray, source: random.Random) -> None:
+    def damage(self, data: bytearray, source: random.Random) -> None:
+        mutate(data, source)
         if data:
             data[0] = data[0] % 4 + 1
 

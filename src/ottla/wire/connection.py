@@ -30,10 +30,12 @@ from ottla.wire.primitives import (
 
 BUFFER_BYTES: Final = 64 * 1024
 BUFFER_BYTES_KEPT_MAX: Final = 1024 * 1024 + BUFFER_BYTES  # while frames need it; larger: never
-REQUEST_BYTES_MIN: Final = 8
+FRAME_START_BYTES: Final = 12  # size, api key, version, correlation id
+REQUEST_BYTES_MIN: Final = FRAME_START_BYTES - 4
+UNREADABLE: Final = (MalformedError, *READ_ERRORS)
 
 _SIZE: Final = Struct(">i")
-_START: Final = Struct(">hhi")  # api key, version, correlation id
+_FRAME_START: Final = Struct(">ihhi")  # size, api key, version, correlation id
 _REPLY_HEADER_0: Final = Struct(">ii")  # size, correlation id
 _REPLY_HEADER_1: Final = Struct(">iix")  # and no tagged fields
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
@@ -138,18 +140,22 @@ class Connection:
         """The next whole request, or None when more bytes are needed."""
         start = self._start
         count = self._end - start
-        if count < 4:
+        if count < FRAME_START_BYTES:
+            if count >= 4:
+                self._check(_SIZE.unpack_from(self._buffer, start)[0])
             return None
         buffer = self._buffer
-        (size,) = _SIZE.unpack_from(buffer, start)
-        if not REQUEST_BYTES_MIN <= size <= self._frame_bytes_max:
-            raise ProtocolError(f"a request of {size} bytes; {self._frame_bytes_max} are the most")
-        if count < 4 + size:
-            return None
+        size, api_key, version, correlation_id = _FRAME_START.unpack_from(buffer, start)
+        self._check(size)
         start += 4
+        if self._end < start + size:
+            return None
         self._start = end = start + size
         self._frame_size = size
-        return self._read(buffer[start:end], size)
+        client_id, body = self._read(buffer[start:end], api_key, version)
+        sequence = self._next_request
+        self._next_request = sequence + 1
+        return Request(sequence, APIS[api_key], version, correlation_id, client_id, body, size)
 
     def reply(self, request: Request, response: Message | None) -> list[Part]:
         """Take a reply, or None if the request wants none; give all parts that are due now."""
@@ -171,28 +177,31 @@ class Connection:
         """How many requests have been read and not been answered."""
         return self._next_request - self._next_reply - len(self._parked)
 
-    def _read(self, frame: memoryview, size: int) -> Request:
-        api_key, version, correlation_id = _START.unpack_from(frame, 0)
+    def _check(self, size: int) -> None:
+        if not REQUEST_BYTES_MIN <= size <= self._frame_bytes_max:
+            raise ProtocolError(f"a request of {size} bytes; {self._frame_bytes_max} are the most")
+
+    def _read(
+        self, frame: memoryview, api_key: int, version: int
+    ) -> tuple[str | None, Message | None]:
+        """A request's client id and body; no body if the version can be answered, but not read."""
         api = APIS.get(api_key)
         versions = self._served.get(api_key)
         if api is None or versions is None:
             raise ProtocolError(f"api key {api_key} is not served")
-        client_id: str | None = None
-        body: Message | None = None
-        # What is advertised may begin below what can be read: see Produce in KAFKA-18659.
+        # What is advertised may begin below what can be read: Produce does (KAFKA-18659).
         if versions[0] <= version <= versions[1] and version >= api.version_min:
             try:
                 client_id, position = read_nullable_string(frame, 8)
                 if version >= api.flexible_from:
                     position = skip_tags(frame, position) if frame[position] else position + 1
                 body, _ = api.read_request(frame, position, version)
-            except (MalformedError, *READ_ERRORS) as error:
+            except UNREADABLE as error:
                 raise ProtocolError(f"{api.name} v{version}: {error}") from error
-        elif api_key != _API_VERSIONS:
-            raise ProtocolError(f"{api.name} v{version} is not served")
-        sequence = self._next_request
-        self._next_request = sequence + 1
-        return Request(sequence, api, version, correlation_id, client_id, body, size)
+            return client_id, body
+        if api_key == _API_VERSIONS:
+            return None, None
+        raise ProtocolError(f"{api.name} v{version} is not served")
 
     def _grow(self) -> None:
         """A larger buffer for the frame that fills this one, twice the size at most.

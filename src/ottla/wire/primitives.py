@@ -13,6 +13,7 @@ than the length, and zero is null.
 from __future__ import annotations
 
 import struct
+from codecs import utf_8_decode
 from collections.abc import Sequence
 from typing import Final
 
@@ -24,6 +25,11 @@ Part = bytes | bytearray | memoryview | FileSlice
 
 ZERO_UUID: Final = bytes(16)
 VARINT_BYTES_MAX: Final = 5
+NULL_SIZE: Final = b"\xff\xff\xff\xff"
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_decode: Final = utf_8_decode
 
 READ_ERRORS: Final = (struct.error, IndexError, ValueError, OverflowError)
 
@@ -103,34 +109,34 @@ def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_string(data: Buffer, position: int) -> tuple[str, int]:
-    size = data[position] << 8 | data[position + 1]
+    (size,) = _INT16.unpack_from(data, position)
     position += 2
     end = position + size
-    if size > 0x7FFF or end > len(data):
-        raise bad_size(size, 16)
-    return str(data[position:end], "utf-8"), end
+    if size < 0 or end > len(data):
+        raise bad_size(size)
+    return _decode(data[position:end], "strict", True)[0], end
 
 
 def read_nullable_string(data: Buffer, position: int) -> tuple[str | None, int]:
-    size = data[position] << 8 | data[position + 1]
+    (size,) = _INT16.unpack_from(data, position)
     position += 2
-    if size == 0xFFFF:
+    if size == -1:
         return None, position
     end = position + size
-    if size > 0x7FFF or end > len(data):
-        raise bad_size(size, 16)
-    return str(data[position:end], "utf-8"), end
+    if size < 0 or end > len(data):
+        raise bad_size(size)
+    return _decode(data[position:end], "strict", True)[0], end
 
 
 def read_compact_string(data: Buffer, position: int) -> tuple[str, int]:
-    size = data[position]
+    size = data[position] - 1
     position += 1
-    if size >= 0x80:
-        size, position = read_uvarint(data, position - 1)
-    end = position + size - 1
-    if size == 0 or end > len(data):
-        raise bad_size(size - 1, 32)
-    return str(data[position:end], "utf-8"), end
+    if size >= 0x7F:
+        size, position = read_long_size(data, position - 1)
+    end = position + size
+    if size < 0 or end > len(data):
+        raise bad_size(size)
+    return _decode(data[position:end], "strict", True)[0], end
 
 
 def read_compact_nullable_string(data: Buffer, position: int) -> tuple[str | None, int]:
@@ -140,25 +146,19 @@ def read_compact_nullable_string(data: Buffer, position: int) -> tuple[str | Non
 
 
 def read_bytes(data: Buffer, position: int) -> tuple[bytes, int]:
-    size = int.from_bytes(data[position : position + 4], "big")
-    end = position + 4 + size
-    if end > len(data):
-        raise bad_size(size, 32)
-    return bytes(data[position + 4 : end]), end
+    start, end = read_extent(data, position)
+    return bytes(data[start:end]), end
 
 
 def read_nullable_bytes(data: Buffer, position: int) -> tuple[bytes | None, int]:
-    if data[position : position + 4] == b"\xff\xff\xff\xff":
+    if data[position : position + 4] == NULL_SIZE:
         return None, position + 4
     return read_bytes(data, position)
 
 
 def read_compact_bytes(data: Buffer, position: int) -> tuple[bytes, int]:
-    size, position = read_uvarint(data, position)
-    end = position + size - 1
-    if size == 0 or end > len(data):
-        raise bad_size(size - 1, 32)
-    return bytes(data[position:end]), end
+    start, end = read_compact_extent(data, position)
+    return bytes(data[start:end]), end
 
 
 def read_compact_nullable_bytes(data: Buffer, position: int) -> tuple[bytes | None, int]:
@@ -167,19 +167,21 @@ def read_compact_nullable_bytes(data: Buffer, position: int) -> tuple[bytes | No
     return read_compact_bytes(data, position)
 
 
+def read_records(data: Buffer, position: int) -> tuple[Records, int]:
+    """Record batches, as a view of the frame: nothing is copied, unless `data` is bytes."""
+    start, end = read_extent(data, position)
+    return view(data)[start:end], end
+
+
 def read_nullable_records(data: Buffer, position: int) -> tuple[Records | None, int]:
-    """Record batches, as a slice of the frame: nothing is copied if `data` is a memoryview."""
-    if data[position : position + 4] == b"\xff\xff\xff\xff":
+    if data[position : position + 4] == NULL_SIZE:
         return None, position + 4
     return read_records(data, position)
 
 
-def read_records(data: Buffer, position: int) -> tuple[Records, int]:
-    size = int.from_bytes(data[position : position + 4], "big")
-    end = position + 4 + size
-    if end > len(data):
-        raise bad_size(size, 32)
-    return view(data)[position + 4 : end], end
+def read_compact_records(data: Buffer, position: int) -> tuple[Records, int]:
+    start, end = read_compact_extent(data, position)
+    return view(data)[start:end], end
 
 
 def read_compact_nullable_records(data: Buffer, position: int) -> tuple[Records | None, int]:
@@ -188,43 +190,63 @@ def read_compact_nullable_records(data: Buffer, position: int) -> tuple[Records 
     return read_compact_records(data, position)
 
 
-def read_compact_records(data: Buffer, position: int) -> tuple[Records, int]:
-    size, position = read_uvarint(data, position)
-    end = position + size - 1
-    if size == 0 or end > len(data):
-        raise bad_size(size - 1, 32)
-    return view(data)[position:end], end
+def read_extent(data: Buffer, position: int) -> tuple[int, int]:
+    """Where the bytes begin and end whose size stands at `position`."""
+    (size,) = _INT32.unpack_from(data, position)
+    position += 4
+    end = position + size
+    if size < 0 or end > len(data):
+        raise bad_size(size)
+    return position, end
+
+
+def read_compact_extent(data: Buffer, position: int) -> tuple[int, int]:
+    size = data[position] - 1
+    position += 1
+    if size >= 0x7F:
+        size, position = read_long_size(data, position - 1)
+    end = position + size
+    if size < 0 or end > len(data):
+        raise bad_size(size)
+    return position, end
 
 
 def read_count(data: Buffer, position: int) -> tuple[int, int]:
     """How many things an array holds. Each of them takes a byte at least."""
-    count = int.from_bytes(data[position : position + 4], "big")
-    if count > len(data) - position - 4:
-        raise bad_size(count, 32)
-    return count, position + 4
+    (count,) = _INT32.unpack_from(data, position)
+    position += 4
+    if count < 0 or count > len(data) - position:
+        raise bad_size(count)
+    return count, position
 
 
 def read_nullable_count(data: Buffer, position: int) -> tuple[int, int]:
     """As read_count; -1 is null."""
-    if data[position : position + 4] == b"\xff\xff\xff\xff":
+    if data[position : position + 4] == NULL_SIZE:
         return -1, position + 4
     return read_count(data, position)
 
 
 def read_compact_count(data: Buffer, position: int) -> tuple[int, int]:
-    count = data[position]
+    count = data[position] - 1
     position += 1
-    if count >= 0x80:
-        count, position = read_uvarint(data, position - 1)
-    if count == 0 or count - 1 > len(data) - position:
-        raise bad_size(count - 1, 32)
-    return count - 1, position
+    if count >= 0x7F:
+        count, position = read_long_size(data, position - 1)
+    if count < 0 or count > len(data) - position:
+        raise bad_size(count)
+    return count, position
 
 
 def read_compact_nullable_count(data: Buffer, position: int) -> tuple[int, int]:
     if data[position] == 0:
         return -1, position + 1
     return read_compact_count(data, position)
+
+
+def read_long_size(data: Buffer, position: int) -> tuple[int, int]:
+    """A compact size or count that does not fit into one byte."""
+    size, position = read_uvarint(data, position)
+    return size - 1, position
 
 
 def read_numbers(data: Buffer, position: int, count: int, code: str) -> tuple[list[int], int]:
@@ -236,7 +258,7 @@ def read_numbers(data: Buffer, position: int, count: int, code: str) -> tuple[li
 def read_uuids(data: Buffer, position: int, count: int) -> tuple[list[bytes], int]:
     end = position + 16 * count
     if end > len(data):
-        raise bad_size(count, 32)
+        raise bad_size(count)
     return [bytes(data[start : start + 16]) for start in range(position, end, 16)], end
 
 
@@ -267,7 +289,7 @@ def read_tag(data: Buffer, position: int) -> tuple[int, int, int]:
     size, position = read_uvarint(data, position)
     end = position + size
     if end > len(data):
-        raise bad_size(size, 32)
+        raise bad_size(size)
     return tag, position, end
 
 
@@ -279,15 +301,13 @@ def skip_tags(data: Buffer, position: int) -> int:
     return position
 
 
-def view(data: Buffer) -> memoryview | bytes:
-    return data if isinstance(data, memoryview | bytes) else memoryview(data)
+def view(data: Buffer) -> Buffer:
+    """What can be sliced without a copy, if it can be."""
+    return memoryview(data) if type(data) is bytearray else data
 
 
-def bad_size(size: int, bits: int) -> MalformedError:
-    """The complaint about a length or count, which is signed on the wire."""
-    if size >> (bits - 1):
-        size -= 1 << bits
-    return MalformedError(f"a length or count of {size} where fewer bytes are left")
+def bad_size(size: int) -> MalformedError:
+    return MalformedError(f"a length or count of {size}, and not as many bytes left")
 
 
 # Writing ------------------------------------------------------------------------------------------
@@ -337,7 +357,7 @@ def write_bytes(buffer: bytearray, value: bytes) -> None:
 
 def write_nullable_bytes(buffer: bytearray, value: bytes | None) -> None:
     if value is None:
-        buffer += b"\xff\xff\xff\xff"
+        buffer += NULL_SIZE
     else:
         write_bytes(buffer, value)
 
@@ -362,7 +382,7 @@ def write_records(writer: Writer, records: Records) -> None:
 
 def write_nullable_records(writer: Writer, records: Records | None) -> None:
     if records is None:
-        writer.buffer += b"\xff\xff\xff\xff"
+        writer.buffer += NULL_SIZE
     else:
         write_records(writer, records)
 
@@ -426,7 +446,3 @@ def write_tags(buffer: bytearray, tags: Sequence[tuple[int, Writer]]) -> None:
         write_uvarint(buffer, tag)
         write_uvarint(buffer, len(value.buffer))
         buffer += value.buffer
-
-
-_INT16: Final = struct.Struct(">h")
-_INT32: Final = struct.Struct(">i")

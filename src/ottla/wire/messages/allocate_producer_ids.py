@@ -7,14 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from ottla.wire.primitives import (
-    READ_ERRORS,
-    Buffer,
-    MalformedError,
-    Message,
-    Writer,
-    skip_tags,
-)
+from ottla.wire.primitives import READ_ERRORS, Buffer, MalformedError, Message, Writer, skip_tags
 
 _IHQI = Struct(">ihqi")
 _IQ = Struct(">iq")

