@@ -21,7 +21,7 @@ from ottla.records.record import (
 
 SIZE_MAX = 1 << 20
 
-timestamps = st.integers(-1, 2**62)
+timestamps = st.integers(-1, 2**42) | st.integers(-(2**63), 2**63 - 1)
 maybe_bytes = st.none() | st.binary(max_size=200)
 headers = st.lists(st.tuples(st.text(max_size=10), maybe_bytes), max_size=3)
 a_record = st.builds(

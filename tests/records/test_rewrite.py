@@ -123,6 +123,15 @@ def test_rebuild_sets_the_delete_horizon_and_keeps_timestamps() -> None:
     assert read_records(again, whole(again)) == records[1:]
 
 
+def test_timestamps_at_both_ends_of_time_come_through() -> None:
+    records = [Record(timestamp=t) for t in (2**63 - 1, -(2**63), 0, -1)]
+    data = build_batch(records)
+    out = rebuild_batch(
+        whole(data), read_records(data, whole(data)), delete_horizon_ms=-(2**63) + 5
+    )
+    assert [r.timestamp for r in read_records(out, whole(out))] == [r.timestamp for r in records]
+
+
 def test_rebuild_keeps_the_append_time() -> None:
     data = build_batch(RECORDS, log_append_time_ms=NOW_MS + 999)
     records = read_records(data, read_header(data))

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 RECORD_SIZE_MIN = 7  # a length, and six fields of one byte each
 VARINT_BITS_MAX = 35  # five groups of seven hold 32 bits
 VARLONG_BITS_MAX = 70
+INT64_MIN = -(1 << 63)
+INT64_MAX = (1 << 63) - 1
 _PAYLOAD_POSITION = 61  # batch.BATCH_OVERHEAD; batch.py imports this module
 
 
@@ -118,6 +120,8 @@ def _parse(payload: bytes, count: int, base_offset: int, base_timestamp: int) ->
             if timestamp_delta > 0x7F:
                 timestamp_delta, position = _varlong(payload, position, timestamp_delta)
             timestamp = base_timestamp + ((timestamp_delta >> 1) ^ -(timestamp_delta & 1))
+            if not INT64_MIN <= timestamp <= INT64_MAX:
+                timestamp = _wrapped(timestamp)
             delta = payload[position]
             position += 1
             if delta > 0x7F:
@@ -216,7 +220,7 @@ def write_records(
     payload = bytearray()
     for record, offset_delta in zip(records, offset_deltas, strict=True):
         body = bytearray(1)  # attributes
-        write_varint(body, record.timestamp - base_timestamp)
+        write_varint(body, _wrapped(record.timestamp - base_timestamp))
         write_varint(body, offset_delta)
         _write_bytes(body, record.key)
         _write_bytes(body, record.value)
@@ -307,6 +311,11 @@ def _read_headers(payload: bytes, position: int, headers: list[tuple[str, bytes 
         headers.append((name, payload[position:end]))
         position = end
     return position
+
+
+def _wrapped(number: int) -> int:
+    """As 64 bits would have it: two timestamps at both ends of time are -1 apart, not 2^64 - 1."""
+    return ((number - INT64_MIN) & 0xFFFFFFFFFFFFFFFF) + INT64_MIN
 
 
 def _write_bytes(out: bytearray, data: bytes | None) -> None:
