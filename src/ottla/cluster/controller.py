@@ -69,9 +69,9 @@ class Controller:
 
     async def elect(self, now_ms: int) -> bool:
         """Try to become the controller; False if another broker is."""
-        value = {"version": 1, "brokerid": self._broker_id, "timestamp": str(now_ms)}
+        who = {"version": 1, "brokerid": self._broker_id, "timestamp": str(now_ms)}
         try:
-            self._hold = await self._store.hold(layout.CONTROLLER, layout.dump(value))
+            self._hold = await self._store.hold(layout.CONTROLLER, layout.dump(who))
         except Conflict:
             return False
         key = layout.CONTROLLER_EPOCH

@@ -33,6 +33,8 @@ PRODUCER_IDS = "/latest_producer_id_block"
 
 DEFAULT_BROKER = "<default>"
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"))  # kept: json.dumps would make one each time
+
 
 def broker_key(broker_id: int) -> str:
     return f"{BROKERS}/{broker_id}"
@@ -69,11 +71,11 @@ def decode_uuid(text: str) -> bytes:
 
 
 def dump(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
+    return _ENCODER.encode(value).encode()
 
 
 def load(entry: Entry) -> Any:
-    return json.loads(entry.value)
+    return json.loads(entry.value.decode())
 
 
 def dump_topic(topic_id: bytes, assignment: Sequence[Sequence[int]]) -> bytes:

@@ -23,6 +23,8 @@ OnImage = Callable[[Image], None]
 Name = TypeVar("Name", int, str)
 Thing = TypeVar("Thing")
 
+CLUSTER_KEYS = frozenset({layout.CLUSTER_ID, layout.CONTROLLER, layout.CONTROLLER_EPOCH})
+
 log = logging.getLogger("ottla.cluster")
 
 
@@ -69,7 +71,10 @@ class Metadata:
                 del self._entries[change.key]
             else:
                 self._entries[change.key] = change.entry
-        self.image = self._advance([change.key for change in new])
+        image = self._advance([change.key for change in new])
+        if image is self.image:
+            return
+        self.image = image
         for callback in self._listeners:
             try:
                 callback(self.image)
@@ -93,7 +98,9 @@ class Metadata:
                     brokers.add(int(broker_id))
                 case ["config", "brokers", name]:
                     configs.add("" if name == layout.DEFAULT_BROKER else name)
-        image = self._with_cluster(self.image)
+        image = self.image
+        if not CLUSTER_KEYS.isdisjoint(keys):
+            image = self._with_cluster(image)
         if topics:
             image = self._with_topics(image, topics)
         if brokers:

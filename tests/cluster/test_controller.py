@@ -1,0 +1,353 @@
+"""The controller, the image that follows the store, and membership, on the embedded store."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from ottla.cluster.controller import Controller
+from ottla.cluster.decisions import NewTopic
+from ottla.cluster.embedded import EmbeddedStore
+from ottla.cluster.image import NO_LEADER, Image, Topic
+from ottla.cluster.membership import Membership, cluster_id, random_uuid
+from ottla.cluster.metadata import Metadata
+from ottla.cluster.store import ANY_VERSION, Entry
+from ottla.config import Listener, ServerConfig
+from ottla.errors import ErrorCode, KafkaError
+
+LISTENERS = (
+    Listener("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),
+    Listener("INSIDE", "::1", 9093, "SSL"),
+)
+
+
+class House:
+    """A broker's cluster side, put together as the broker does it."""
+
+    def __init__(self, store: EmbeddedStore, broker_id: int = 0) -> None:
+        self.store = store
+        self.broker_id = broker_id
+        self.config = ServerConfig({})
+        self.metadata = Metadata(store)
+        self.controller = Controller(
+            store,
+            self.metadata,
+            broker_id=broker_id,
+            config=lambda: self.config,
+            dice=random.Random(1),
+        )
+
+    @property
+    def image(self) -> Image:
+        return self.metadata.image
+
+    async def start(self) -> bool:
+        await self.metadata.start()
+        await cluster_id(self.store, self.metadata)
+        self.membership = await Membership.register(
+            self.store,
+            self.metadata,
+            broker_id=self.broker_id,
+            listeners=LISTENERS,
+            rack="r1",
+            now_ms=1,
+        )
+        return await self.controller.elect(1)
+
+    async def create(self, name: str, **wish: object) -> Topic:
+        result = (await self.controller.create_topics([NewTopic(name, **wish)]))[name]  # type: ignore[arg-type]
+        if isinstance(result, KafkaError):
+            raise result
+        return result
+
+
+def run(scenario: Callable[[House], Awaitable[None]], path: Path | None = None) -> None:
+    async def session() -> None:
+        store = EmbeddedStore(path, sync=False)
+        house = House(store)
+        assert await house.start()
+        await scenario(house)
+        await house.metadata.stop()
+        await store.close()
+
+    asyncio.run(session())
+
+
+def test_a_started_broker_sees_itself() -> None:
+    async def scenario(house: House) -> None:
+        image = house.image
+        assert image.controller_id == 0
+        assert image.controller_epoch == 1
+        assert len(image.cluster_id) == 22
+        assert len(base64.urlsafe_b64decode(image.cluster_id + "==")) == 16
+        broker = image.brokers[0]
+        assert broker.listeners == LISTENERS
+        assert broker.rack == "r1"
+        assert broker.epoch == 1
+        inside = broker.listener("INSIDE")
+        assert inside is not None
+        assert inside.host == "::1"
+        assert broker.listener("OUTSIDE") is None
+
+    run(scenario)
+
+
+def test_a_created_topic_is_in_the_image_and_told_before_the_call_returns() -> None:
+    async def scenario(house: House) -> None:
+        told: list[int] = []
+        house.metadata.on_image(lambda image: told.append(len(image.topics)))
+        created = await house.create("t", partition_count=3, configs={"retention.ms": "7"})
+        assert told == [1]
+        topic = house.image.topics["t"]
+        assert topic == created
+        assert topic.configs == {"retention.ms": "7"}
+        assert [partition.leader for partition in topic.partitions] == [0, 0, 0]
+        assert topic.replication_factor == 1
+        assert not topic.internal
+        assert house.image.topic_name(topic.id) == "t"
+        assert house.image.topic_name(b"x" * 16) == ""
+        for _ in range(10):  # the store tells the same again, which makes no new image
+            await asyncio.sleep(0)
+        assert told == [1]
+
+    run(scenario)
+
+
+def test_each_topic_of_a_request_succeeds_or_fails_alone() -> None:
+    async def scenario(house: House) -> None:
+        results = await house.controller.create_topics(
+            [NewTopic("a"), NewTopic("b/c"), NewTopic("d", replication_factor=3)]
+        )
+        assert isinstance(results["a"], Topic)
+        codes = [r.code for r in results.values() if isinstance(r, KafkaError)]
+        assert codes == [ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_REPLICATION_FACTOR]
+        assert set(house.image.topics) == {"a"}
+
+    run(scenario)
+
+
+def test_a_request_creates_no_more_than_it_should() -> None:
+    async def scenario(house: House) -> None:
+        wishes = [NewTopic("a", 9_999), NewTopic("b", 2)]
+        results = await house.controller.create_topics(wishes, validate_only=True)
+        assert isinstance(results["a"], Topic)
+        refused = results["b"]
+        assert isinstance(refused, KafkaError)
+        assert refused.code is ErrorCode.POLICY_VIOLATION
+
+    run(scenario)
+
+
+def test_validate_only_changes_nothing() -> None:
+    async def scenario(house: House) -> None:
+        results = await house.controller.create_topics([NewTopic("t", 2)], validate_only=True)
+        topic = results["t"]
+        assert isinstance(topic, Topic)
+        assert len(topic.partitions) == 2
+        assert house.image.topics == {}
+        await house.create("t")
+        grown = await house.controller.create_partitions({"t": (5, None)}, validate_only=True)
+        assert grown == {"t": None}
+        assert len(house.image.topics["t"].partitions) == 1
+
+    run(scenario)
+
+
+def test_topics_grow_and_go() -> None:
+    async def scenario(house: House) -> None:
+        topic = await house.create("t", partition_count=1)
+        results = await house.controller.create_partitions({"t": (3, None), "x": (3, None)})
+        assert results["t"] is None
+        missing = results["x"]
+        assert missing is not None
+        assert missing.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        grown = house.image.topics["t"]
+        assert grown.id == topic.id
+        assert [partition.index for partition in grown.partitions] == [0, 1, 2]
+        assert grown.partitions[0] is house.image.topics["t"].partitions[0]
+        deleted = await house.controller.delete_topics(["t", "x"])
+        assert deleted["t"] is None
+        assert deleted["x"] is not None
+        assert house.image.topics == {}
+        assert house.image.names_by_id == {}
+        assert await house.store.list("/brokers/topics") == {}
+        again = await house.create("t", partition_count=1)
+        assert again.id != topic.id
+        assert house.image.topic_name(again.id) == "t"
+
+    run(scenario)
+
+
+def test_configs_of_topics_and_brokers() -> None:
+    async def scenario(house: House) -> None:
+        await house.create("t")
+        await house.controller.alter_topic_config("t", {"retention.ms": "1"})
+        await house.controller.alter_topic_config("t", {"segment.ms": "2"})
+        assert house.image.topics["t"].configs == {"segment.ms": "2"}
+        await house.controller.alter_topic_config("t", {})
+        assert house.image.topics["t"].configs == {}
+        await house.controller.alter_broker_config("", {"log.retention.ms": "3"})
+        await house.controller.alter_broker_config("0", {"log.retention.ms": "4"})
+        assert house.image.broker_config("") == {"log.retention.ms": "3"}
+        assert house.image.broker_config("0") == {"log.retention.ms": "4"}
+        assert house.image.broker_config("7") == {}
+        keys = set(await house.store.list("/config/brokers"))
+        assert keys == {"/config/brokers/<default>", "/config/brokers/0"}
+        with pytest.raises(KafkaError) as caught:
+            await house.controller.alter_topic_config("none", {})
+        assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    run(scenario)
+
+
+def test_producer_ids_are_given_once_over_restarts(tmp_path: Path) -> None:
+    blocks: list[tuple[int, int]] = []
+
+    async def scenario(house: House) -> None:
+        blocks.append(await house.controller.allocate_producer_ids())
+        blocks.append(await house.controller.allocate_producer_ids(5))
+
+    run(scenario, tmp_path / "j")
+    run(scenario, tmp_path / "j")
+    assert blocks == [(0, 1000), (1000, 5), (1005, 1000), (2005, 5)]
+
+
+def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+    images: list[Image] = []
+
+    async def before(house: House) -> None:
+        await house.create("t", partition_count=2, configs={"retention.ms": "7"})
+        await house.controller.alter_broker_config("", {"log.retention.ms": "3"})
+        images.append(house.image)
+
+    async def after(house: House) -> None:
+        images.append(house.image)
+
+    run(before, tmp_path / "j")
+    run(after, tmp_path / "j")
+    old, new = images
+    assert new.topics == old.topics
+    assert new.cluster_id == old.cluster_id
+    assert new.broker_configs == old.broker_configs
+    assert new.brokers[0].epoch == old.brokers[0].epoch + 1
+    assert new.controller_epoch == old.controller_epoch + 1
+
+
+def test_two_brokers_on_one_store_see_each_other_and_one_controls() -> None:
+    async def scenario(house: House) -> None:
+        other = House(house.store, 1)
+        assert not await other.start()
+        await asyncio.sleep(0)  # the first one hears of the second
+        await house.create("t", replication_factor=2)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert other.image == house.image
+        assert set(other.image.brokers) == {0, 1}
+        with pytest.raises(KafkaError) as caught:
+            await other.create("u")
+        assert caught.value.code is ErrorCode.NOT_CONTROLLER
+        await house.controller.resign()
+        assert await other.controller.elect(2)
+        assert other.image.controller_epoch == 2
+        await other.create("u")
+        with pytest.raises(KafkaError) as caught:
+            await house.create("v")
+        assert caught.value.code is ErrorCode.NOT_CONTROLLER
+        await other.membership.leave()
+        assert set(other.image.brokers) == {0}
+        await other.metadata.stop()
+
+    run(scenario)
+
+
+def test_a_controller_of_old_is_fenced_by_the_epoch() -> None:
+    async def scenario(house: House) -> None:
+        # Another broker has taken over, and this one has not heard of it.
+        await house.store.put("/controller_epoch", b"2", version=ANY_VERSION)
+        with pytest.raises(KafkaError) as caught:
+            await house.create("t")
+        assert caught.value.code is ErrorCode.NOT_CONTROLLER
+        assert await house.store.list("/brokers/topics") == {}
+
+    run(scenario)
+
+
+def test_a_decision_on_old_news_is_made_anew() -> None:
+    async def scenario(house: House) -> None:
+        topic = await house.create("t")
+        value = b'{"version":1,"config":{"retention.ms":"9"}}'
+        await house.store.create("/config/topics/t", value)  # not yet in the image
+        assert house.image.topics["t"] == topic
+        await house.controller.alter_topic_config("t", {"segment.ms": "2"})
+        assert await house.store.get("/config/topics/t") == Entry(
+            b'{"version":1,"config":{"segment.ms":"2"}}', 1
+        )
+
+    run(scenario)
+
+
+def test_a_second_broker_with_the_same_id_is_refused() -> None:
+    async def scenario(house: House) -> None:
+        twin = House(house.store)
+        with pytest.raises(KafkaError) as caught:
+            await twin.start()
+        assert caught.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        await twin.metadata.stop()
+
+    run(scenario)
+
+
+def test_metadata_that_cannot_be_read_is_left_out_and_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(house: House) -> None:
+        await house.create("good")
+        await house.store.create("/brokers/topics/bad", b"not json")
+        await house.store.create("/brokers/topics/worse", b'{"partitions": 7}')
+        await house.metadata.refresh()
+        assert set(house.image.topics) == {"good"}
+
+    run(scenario)
+    assert "metadata of 'bad' is not as it should be" in caplog.text
+
+
+def test_a_topic_without_states_has_no_leader_yet() -> None:
+    async def scenario(house: House) -> None:
+        value = b'{"topic_id": "MDEyMzQ1Njc4OWFiY2RlZg", "partitions": {"0": [0]}}'
+        await house.store.create("/brokers/topics/t", value)
+        await house.metadata.refresh()
+        partition = house.image.topics["t"].partitions[0]
+        assert (partition.leader, partition.isr) == (NO_LEADER, ())
+        assert await house.controller.delete_topics(["t"]) == {"t": None}
+
+    run(scenario)
+
+
+def test_a_failing_follower_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(house: House) -> None:
+        def fail(image: Image) -> None:
+            raise RuntimeError("cannot cope")
+
+        told: list[Image] = []
+        house.metadata.on_image(fail)
+        house.metadata.on_image(told.append)
+        await house.create("t")
+        assert len(told) == 1
+
+    run(scenario)
+    assert "a follower of the metadata failed" in caplog.text
+
+
+def test_random_ids_never_look_like_an_option() -> None:
+    draws = iter([b"\xf8" + bytes(15), b"\xfb" + bytes(15), b"\x01" + bytes(15)])
+    chosen = random_uuid(lambda count: next(draws))
+    assert chosen[0] == 1
+    assert next(draws, None) is None
+    assert chosen != bytes(16)
+    text = base64.urlsafe_b64encode(chosen).decode()
+    assert not text.startswith("-")

@@ -1,0 +1,219 @@
+"""The embedded store's file, torn, damaged, outgrown and on a disk that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.cluster import journal as journal_module
+from ottla.cluster.embedded import EmbeddedStore
+from ottla.cluster.journal import Journal
+from ottla.cluster.store import Change, Create, Entry, Put, StoreError
+
+State = dict[str, Entry]
+
+KEYS = st.sampled_from(["/a", "/b", "/a/c", "/brokers/topics/t"])
+CHANGES = st.builds(
+    Change, KEYS, st.none() | st.builds(Entry, st.binary(max_size=40), st.integers(0, 9))
+)
+COMMITS = st.lists(st.lists(CHANGES, min_size=1, max_size=4), max_size=8)
+
+
+def after(state: State, changes: list[Change]) -> State:
+    state = dict(state)
+    for change in changes:
+        state.pop(change.key, None)
+        if change.entry is not None:
+            state[change.key] = change.entry
+    return state
+
+
+def write(path: Path, commits: list[list[Change]]) -> tuple[list[State], list[int]]:
+    """Every state that the journal went through, and the file's size at each of them."""
+    path.unlink(missing_ok=True)
+    journal = Journal(path, sync=False)
+    states: list[State] = [{}]
+    sizes = [path.stat().st_size]
+    for commit in commits:
+        journal.append(commit)
+        states.append(after(states[-1], commit))
+        sizes.append(path.stat().st_size)
+    journal.close()
+    return states, sizes
+
+
+def read(path: Path) -> State:
+    journal = Journal(path, sync=False)
+    journal.close()
+    return journal.entries
+
+
+@given(commits=COMMITS, data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_torn_at_any_byte_it_reopens_with_the_commits_before(
+    tmp_path_factory: pytest.TempPathFactory, commits: list[list[Change]], data: st.DataObject
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "torn.journal"
+    states, sizes = write(path, commits)
+    cut = data.draw(st.integers(0, sizes[-1]))
+    os.truncate(path, cut)
+    whole = max((index for index, size in enumerate(sizes) if size <= cut), default=0)
+    assert read(path) == states[whole]
+    assert read(path) == states[whole]  # and the cut was for good
+    assert path.stat().st_size == sizes[whole]
+
+
+@given(commits=COMMITS.filter(len), data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_with_any_byte_flipped_it_opens_or_says_what_it_is_not(
+    tmp_path_factory: pytest.TempPathFactory, commits: list[list[Change]], data: st.DataObject
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "flipped.journal"
+    _, sizes = write(path, commits)
+    content = bytearray(path.read_bytes())
+    position = data.draw(st.integers(0, len(content) - 1))
+    content[position] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(content)
+    if position < sizes[0]:
+        with pytest.raises(StoreError, match="is not a metadata journal"):
+            read(path)
+        return
+    hit = next(index for index, size in enumerate(sizes) if position < size)
+    found = read(path)
+    undamaged = [commit for index, commit in enumerate(commits, 1) if index != hit]
+    every_later_one_kept: State = {}
+    for commit in undamaged:
+        every_later_one_kept = after(every_later_one_kept, commit)
+    only_those_before: State = {}
+    for commit in commits[: hit - 1]:
+        only_those_before = after(only_those_before, commit)
+    assert found in (every_later_one_kept, only_those_before)
+
+
+def test_a_damaged_commit_costs_only_itself_and_the_file_is_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "metadata.journal"
+    commits = [[Change(f"/{name}", Entry(name.encode() * 9, 0))] for name in "abc"]
+    _, sizes = write(path, commits)
+    content = bytearray(path.read_bytes())
+    content[sizes[2] - 1] ^= 1
+    path.write_bytes(content)
+    with caplog.at_level(logging.WARNING, "ottla.cluster"):
+        assert set(read(path)) == {"/a", "/c"}
+    assert "is damaged at byte" in caplog.text
+    assert (tmp_path / "metadata.journal.damaged").read_bytes() == content
+
+
+@given(commits=COMMITS, zeros=st.integers(1, 5000))
+@settings(max_examples=30, deadline=None)
+def test_zeros_at_the_end_are_no_commits(
+    tmp_path_factory: pytest.TempPathFactory, commits: list[list[Change]], zeros: int
+) -> None:
+    """A file system may have made the file longer and not got to writing what belongs there."""
+    path = tmp_path_factory.getbasetemp() / "zeros.journal"
+    states, sizes = write(path, commits)
+    os.truncate(path, sizes[-1] + zeros)
+    assert read(path) == states[-1]
+    assert path.stat().st_size == sizes[-1]
+
+
+def test_a_cut_is_said_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "metadata.journal"
+    write(path, [[Change("/a", Entry(b"1", 0))]])
+    with path.open("ab") as file:
+        file.write(b"\0\0\0\x10half")
+    with caplog.at_level(logging.WARNING, "ottla.cluster"):
+        assert set(read(path)) == {"/a"}
+    assert "cut 8 bytes of an unfinished write" in caplog.text
+
+
+def test_a_file_that_is_something_else_is_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "metadata.journal"
+    path.write_bytes(b"#!/bin/sh\n")
+    with pytest.raises(StoreError, match="is not a metadata journal"):
+        read(path)
+    assert path.read_bytes() == b"#!/bin/sh\n"
+
+
+def test_an_outgrown_journal_is_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "GROWTH_BYTES_MIN", 1000)
+    path = tmp_path / "metadata.journal"
+
+    async def scenario() -> None:
+        store = EmbeddedStore(path)
+        await store.hold("/held", b"never written")
+        await store.create("/a", bytes(100))
+        sizes = []
+        for version in range(100):
+            await store.put("/a", bytes(100), version=version)
+            sizes.append(path.stat().st_size)
+        assert max(sizes) < 2000
+        await store.create("/b", b"after a rewrite")
+        await store.close()
+        again = EmbeddedStore(path)
+        assert await again.list("/") == {
+            "/a": Entry(bytes(100), 100),
+            "/b": Entry(b"after a rewrite", 0),
+        }
+        await again.close()
+
+    asyncio.run(scenario())
+    assert [entry.name for entry in tmp_path.iterdir()] == ["metadata.journal"]
+
+
+def test_a_full_disk_refuses_the_commit_and_harms_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "metadata.journal"
+    real_pwrite = os.pwrite
+
+    def full(descriptor: int, data: memoryview, position: int) -> int:
+        if len(data) > 10:
+            return real_pwrite(descriptor, data[:10], position)  # a part still fits
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def scenario() -> None:
+        store = EmbeddedStore(path)
+        await store.create("/a", b"1")
+        monkeypatch.setattr(os, "pwrite", full)
+        with pytest.raises(StoreError, match="No space left"):
+            await store.commit([Put("/a", b"2", 0), Create("/b", b"")])
+        assert await store.list("/") == {"/a": Entry(b"1", 0)}
+        monkeypatch.setattr(os, "pwrite", real_pwrite)
+        await store.create("/c", b"")
+        await store.close()
+
+    asyncio.run(scenario())
+    assert read(path) == {"/a": Entry(b"1", 0), "/c": Entry(b"", 0)}
+
+
+def test_a_rewrite_that_fails_leaves_the_old_file_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(journal_module, "GROWTH_BYTES_MIN", 100)
+    path = tmp_path / "metadata.journal"
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    async def scenario() -> None:
+        store = EmbeddedStore(path, sync=False)
+        monkeypatch.setattr(os, "rename", refuse)
+        await store.create("/a", bytes(200))
+        monkeypatch.undo()
+        await store.create("/b", b"")
+        await store.close()
+
+    asyncio.run(scenario())
+    assert "keeps growing" in caplog.text
+    assert set(read(path)) == {"/a", "/b"}

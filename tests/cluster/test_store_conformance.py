@@ -1,0 +1,299 @@
+"""What every MetaStore promises, asked of each implementation.
+
+A store joins by a parameter of the fixture `stores`: something that opens a fresh store, and opens
+it again as after a restart of the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from ottla.cluster.embedded import EmbeddedStore
+from ottla.cluster.store import (
+    ANY_VERSION,
+    Change,
+    Check,
+    Conflict,
+    Create,
+    Delete,
+    Entry,
+    MetaStore,
+    Put,
+    StoreError,
+    Write,
+)
+
+SOON_S = 10
+"""A change that takes longer than this to be told is lost."""
+
+
+class Stores(Protocol):
+    """One store's keeper: `open` gives a session on the same data each time."""
+
+    async def open(self) -> MetaStore: ...
+
+
+class EmbeddedStores:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def open(self) -> MetaStore:
+        return EmbeddedStore(self._path / "metadata.journal", sync=False)
+
+
+@pytest.fixture(params=["embedded"])
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Stores:
+    return {"embedded": EmbeddedStores}[request.param](tmp_path)
+
+
+Scenario = Callable[[MetaStore], Coroutine[Any, Any, None]]
+
+
+def run(stores: Stores, scenario: Scenario) -> None:
+    async def session() -> None:
+        store = await stores.open()
+        try:
+            await scenario(store)
+        finally:
+            await store.close()
+
+    asyncio.run(session())
+
+
+async def next_change(changes: AsyncIterator[Change]) -> Change:
+    async with asyncio.timeout(SOON_S):
+        return await anext(changes)
+
+
+async def told(changes: AsyncIterator[Change], key: str, entry: Entry | None) -> None:
+    """Wait until the last state of a key has been told; states in between may come first."""
+    while await next_change(changes) != Change(key, entry):
+        pass
+
+
+def test_a_key_that_is_not_there_is_none(stores: Stores) -> None:
+    async def scenario(store: MetaStore) -> None:
+        assert await store.get("/a/b") is None
+        assert await store.list("/a") == {}
+
+    run(stores, scenario)
+
+
+def test_versions_count_the_changes(stores: Stores) -> None:
+    async def scenario(store: MetaStore) -> None:
+        assert await store.create("/a/b", b"one") == 0
+        assert await store.put("/a/b", b"two", version=0) == 1
+        assert await store.put("/a/b", b"three", version=ANY_VERSION) == 2
+        assert await store.get("/a/b") == Entry(b"three", 2)
+        await store.delete("/a/b", version=2)
+        assert await store.get("/a/b") is None
+        assert await store.create("/a/b", b"") == 0
+        assert await store.get("/a/b") == Entry(b"", 0)
+
+    run(stores, scenario)
+
+
+REFUSED: list[tuple[str, Callable[[MetaStore], Awaitable[object]]]] = [
+    ("create what exists", lambda store: store.create("/k", b"x")),
+    ("put an old version", lambda store: store.put("/k", b"x", version=0)),
+    ("put what is missing", lambda store: store.put("/none", b"x", version=ANY_VERSION)),
+    ("delete an old version", lambda store: store.delete("/k", version=0)),
+    ("delete what is missing", lambda store: store.delete("/none", version=ANY_VERSION)),
+    ("check an old version", lambda store: store.commit([Check("/k", 0)])),
+]
+
+
+@pytest.mark.parametrize(("what", "attempt"), REFUSED, ids=[what for what, _ in REFUSED])
+def test_refuses_and_changes_nothing(
+    stores: Stores, what: str, attempt: Callable[[MetaStore], Awaitable[object]]
+) -> None:
+    async def scenario(store: MetaStore) -> None:
+        await store.create("/k", b"first")
+        await store.put("/k", b"second", version=0)
+        with pytest.raises(Conflict):
+            await attempt(store)
+        assert await store.list("/") == {"/k": Entry(b"second", 1)}
+
+    run(stores, scenario)
+
+
+def test_list_finds_a_key_and_what_is_below_it_only(stores: Stores) -> None:
+    async def scenario(store: MetaStore) -> None:
+        for key in ("/a", "/a/b", "/a/b/c", "/ab", "/b"):
+            await store.create(key, key.encode())
+        assert set(await store.list("/a")) == {"/a", "/a/b", "/a/b/c"}
+        assert set(await store.list("/a/b")) == {"/a/b", "/a/b/c"}
+        assert set(await store.list("/")) == {"/a", "/a/b", "/a/b/c", "/ab", "/b"}
+
+    run(stores, scenario)
+
+
+def test_a_commit_does_all_or_nothing(stores: Stores) -> None:
+    async def scenario(store: MetaStore) -> None:
+        await store.create("/a", b"1")
+        await store.create("/b", b"1")
+        writes: list[Write] = [
+            Check("/a", 0),
+            Put("/a", b"2", 0),
+            Create("/c/d", b"new"),
+            Delete("/b", 0),
+        ]
+        assert list(await store.commit(writes)) == [0, 1, 0, -1]
+        now = {"/a": Entry(b"2", 1), "/c/d": Entry(b"new", 0)}
+        assert await store.list("/") == now
+        with pytest.raises(Conflict) as caught:
+            await store.commit([Put("/a", b"3", 1), Create("/e", b""), Create("/c/d", b"again")])
+        assert caught.value.key == "/c/d"
+        assert await store.list("/") == now
+
+    run(stores, scenario)
+
+
+def test_what_was_written_is_there_after_a_restart_and_holds_are_not(stores: Stores) -> None:
+    async def before(store: MetaStore) -> None:
+        await store.create("/kept", b"1")
+        await store.put("/kept", b"2", version=0)
+        await store.create("/gone", b"1")
+        await store.delete("/gone", version=0)
+        await store.hold("/held", b"me")
+
+    async def after(store: MetaStore) -> None:
+        assert await store.list("/") == {"/kept": Entry(b"2", 1)}
+
+    run(stores, before)
+    run(stores, after)
+
+
+def test_a_hold_is_exclusive_until_it_is_released(stores: Stores) -> None:
+    async def scenario(store: MetaStore) -> None:
+        hold = await store.hold("/controller", b"me")
+        assert hold.entry == Entry(b"me", 0)
+        assert await store.get("/controller") == Entry(b"me", 0)
+        with pytest.raises(Conflict):
+            await store.hold("/controller", b"you")
+        assert not hold.lost.is_set()
+        await hold.release()
+        assert hold.lost.is_set()
+        assert await store.get("/controller") is None
+        again = await store.hold("/controller", b"you")
+        await hold.release()  # an old hold's end does not touch the new one
+        assert await store.get("/controller") == Entry(b"you", 0)
+        assert not again.lost.is_set()
+
+    run(stores, scenario)
+
+
+def test_a_hold_is_lost_when_the_store_closes(stores: Stores) -> None:
+    async def scenario(store: MetaStore) -> None:
+        hold = await store.hold("/controller", b"me")
+        await store.close()
+        assert hold.lost.is_set()
+
+    run(stores, scenario)
+
+
+def test_changes_tell_what_happened_since_the_call(stores: Stores) -> None:
+    async def scenario(store: MetaStore) -> None:
+        await store.create("/a/old", b"")
+        changes = store.changes("/a")
+        await store.create("/a/new", b"1")
+        await told(changes, "/a/new", Entry(b"1", 0))
+        await store.create("/b", b"elsewhere")
+        await store.put("/a/new", b"2", version=0)
+        await told(changes, "/a/new", Entry(b"2", 1))
+        await store.delete("/a/old", version=0)
+        await told(changes, "/a/old", None)
+        hold = await store.hold("/a/held", b"me")
+        await told(changes, "/a/held", Entry(b"me", 0))
+        await hold.release()
+        await told(changes, "/a/held", None)
+
+    run(stores, scenario)
+
+
+def test_changes_wait_for_what_is_to_come(stores: Stores) -> None:
+    async def scenario(store: MetaStore) -> None:
+        changes = store.changes("/")
+        waiting = asyncio.create_task(next_change(changes))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await store.create("/a", b"1")
+        assert await waiting == Change("/a", Entry(b"1", 0))
+
+    run(stores, scenario)
+
+
+def test_a_slow_follower_gets_last_states_and_keeps_at_most_one_for_a_key(stores: Stores) -> None:
+    async def scenario(store: MetaStore) -> None:
+        changes = store.changes("/")
+        await store.create("/a", b"0")
+        for version in range(50):
+            await store.put("/a", str(version + 1).encode(), version=version)
+        await store.create("/end", b"")
+        seen = []
+        while (change := await next_change(changes)).key != "/end":
+            seen.append(change)
+        assert seen[-1] == Change("/a", Entry(b"50", 50))
+        assert len(seen) <= 51
+
+    run(stores, scenario)
+
+
+def test_two_followers_do_not_take_from_each_other(stores: Stores) -> None:
+    async def scenario(store: MetaStore) -> None:
+        one, two = store.changes("/"), store.changes("/a")
+        await store.create("/a", b"1")
+        await told(one, "/a", Entry(b"1", 0))
+        await told(two, "/a", Entry(b"1", 0))
+
+    run(stores, scenario)
+
+
+def test_changes_end_when_the_store_closes(stores: Stores) -> None:
+    async def scenario(store: MetaStore) -> None:
+        changes = store.changes("/")
+        await store.close()
+        async with asyncio.timeout(SOON_S):
+            assert [change async for change in changes] == []
+
+    run(stores, scenario)
+
+
+@pytest.mark.parametrize("key", ["", "/", "a", "/a/", "//a", "/a//b", "/a/.", "/../a"])
+def test_a_key_is_a_path(stores: Stores, key: str) -> None:
+    async def scenario(store: MetaStore) -> None:
+        with pytest.raises(ValueError, match="is not a key"):
+            await store.create(key, b"")
+        with pytest.raises(ValueError, match="is not a key"):
+            await store.hold(key, b"")
+        assert await store.list("/") == {}
+
+    run(stores, scenario)
+
+
+def test_a_closed_store_says_so(stores: Stores) -> None:
+    async def scenario(store: MetaStore) -> None:
+        await store.close()
+        for attempt in (store.get("/a"), store.list("/"), store.create("/a", b"")):
+            with pytest.raises(StoreError):
+                await attempt
+
+    run(stores, scenario)
+
+
+def test_values_are_any_bytes(stores: Stores) -> None:
+    value = bytes(range(256)) * 40
+
+    async def before(store: MetaStore) -> None:
+        await store.create("/schlüssel/мир", value)
+
+    async def after(store: MetaStore) -> None:
+        assert await store.get("/schlüssel/мир") == Entry(value, 0)
+
+    run(stores, before)
+    run(stores, after)
