@@ -1,0 +1,204 @@
+"""Producer: records in, futures of where they lie out."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Generic, Self
+
+import confluent_kafka
+
+from ottla.client.delivery import PRODUCER, Delivery, Setting, delivery_of
+from ottla.client.failures import failure_of
+from ottla.client.record import Delivered, K, V
+from ottla.client.serde import BYTES, Serde, serializer_of
+from ottla.client.settings import client_with, translate
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.client.consumer import Consumer
+
+POLL_S: Final = 0.1
+BLOCK_S_MAX: Final = 60.0
+FLUSH_S_MAX: Final = 60.0
+
+
+class Sending(Future[Delivered]):
+    """A record under way: `.result()` waits for it, and so does `await`. Errors are KafkaErrors."""
+
+    def __await__(self) -> Generator[None, None, Delivered]:
+        return asyncio.wrap_future(self).__await__()
+
+
+class Producer(Generic[K, V]):
+    """Sends records to topics.
+
+        with Producer("localhost:9092", value=str) as producer:
+            producer.send("greetings", "hello").result()
+
+    `delivery` is a word (see ottla.client.delivery); `settings` are Kafka's producer settings and
+    win over what the word sets. Keys are spread over partitions as Java's clients spread them.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        key: Serde[K] | type[K] | Callable[[K], bytes] = BYTES,  # type: ignore[assignment]
+        value: Serde[V] | type[V] | Callable[[V], bytes] = BYTES,  # type: ignore[assignment]
+        delivery: str = Delivery.AT_LEAST_ONCE,
+        transactional_id: str | None = None,
+        settings: Mapping[str, Setting] | None = None,
+        block_s_max: float = BLOCK_S_MAX,
+    ) -> None:
+        self.delivery = delivery_of(delivery)
+        if (self.delivery is Delivery.EXACTLY_ONCE) != (transactional_id is not None):
+            raise ValueError(
+                "exactly_once needs a transactional_id: one that stays the same over restarts and"
+                " differs from every other producer's; the other deliveries take none"
+            )
+        self._key = serializer_of(key)
+        self._value = serializer_of(value)
+        self._block_s_max = block_s_max
+        wishes: dict[str, Setting] = {
+            "bootstrap.servers": bootstrap_servers,
+            "partitioner": "murmur2_random",
+            "linger.ms": 5,
+            **PRODUCER[self.delivery],
+            **translate(settings or {}),
+        }
+        if transactional_id is not None:
+            wishes["transactional.id"] = transactional_id
+        self.raw: confluent_kafka.Producer = client_with(confluent_kafka.Producer, wishes)
+        self._closing = threading.Event()
+        self._poller = threading.Thread(target=self._poll, name="ottla-producer", daemon=True)
+        self._poller.start()
+        if transactional_id is not None:
+            self._call(self.raw.init_transactions, self._block_s_max)
+
+    def send(
+        self,
+        topic: str,
+        value: V | None,
+        *,
+        key: K | None = None,
+        partition: int | None = None,
+        headers: Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]] = (),
+        timestamp_ms: int | None = None,
+    ) -> Sending:
+        """Queue a record. Blocks only while the queue is full, for `block_s_max` at most."""
+        sending = Sending()
+
+        def delivered(error: confluent_kafka.KafkaError | None, message: object) -> None:
+            _settle(sending, error, message)
+
+        pairs = headers.items() if isinstance(headers, Mapping) else headers
+        deadline = time.monotonic() + self._block_s_max
+        while True:
+            try:
+                self.raw.produce(
+                    topic,
+                    None if value is None else self._value(value),
+                    None if key is None else self._key(key),
+                    -1 if partition is None else partition,
+                    on_delivery=delivered,
+                    timestamp=0 if timestamp_ms is None else timestamp_ms,
+                    headers=list(pairs),
+                )
+                return sending
+            except BufferError:
+                if time.monotonic() > deadline:
+                    raise KafkaError(
+                        ErrorCode.REQUEST_TIMED_OUT,
+                        f"the producer's queue stayed full for {self._block_s_max} s",
+                    ) from None
+                time.sleep(POLL_S / 10)  # the polling thread makes room meanwhile
+            except confluent_kafka.KafkaException as error:
+                raise failure_of(error) from None
+
+    def flush(self, timeout_s: float = FLUSH_S_MAX) -> None:
+        """Wait until every record that was sent is delivered or has failed."""
+        left = self.raw.flush(timeout_s)
+        if left:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, f"{left} records not delivered after {timeout_s} s"
+            )
+
+    @contextmanager
+    def transaction(self, consumer: Consumer[K, V] | None = None) -> Iterator[None]:
+        """All that is sent inside becomes visible at once, or not at all.
+
+        With a consumer, the offsets of the records that it handed out since the last transaction
+        are part of it; when the body raises, the consumer goes back to where it was before them.
+        """
+        self._call(self.raw.begin_transaction)
+        try:
+            yield
+            if consumer is not None:
+                offsets, group = consumer.worked_off()
+                if offsets:
+                    self._call(self.raw.send_offsets_to_transaction, offsets, group)
+            self._call(self.raw.commit_transaction, self._block_s_max)
+        except BaseException:
+            self._call(self.raw.abort_transaction, self._block_s_max)
+            if consumer is not None:
+                consumer.go_back()
+            raise
+        if consumer is not None:
+            consumer.go_on()
+
+    def close(self, timeout_s: float = FLUSH_S_MAX) -> None:
+        """Flush, then let go of the connections. Closing twice is closing once."""
+        if self._closing.is_set():
+            return
+        try:
+            self.flush(timeout_s)
+        finally:
+            self._closing.set()
+            self._poller.join()
+            self.raw.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _poll(self) -> None:
+        """Delivery reports are served by a thread of ours, so that nobody has to call poll()."""
+        while not self._closing.is_set():
+            self.raw.poll(POLL_S)
+
+    def _call(self, what: Callable[..., object], *arguments: object) -> None:
+        try:
+            what(*arguments)
+        except confluent_kafka.KafkaException as error:
+            raise failure_of(error) from None
+
+
+def _settle(sending: Sending, error: object, message: object) -> None:
+    if sending.cancelled():
+        return
+    if error is not None:
+        sending.set_exception(failure_of(error))
+        return
+    assert isinstance(message, confluent_kafka.Message)
+    offset = message.offset()
+    sending.set_result(
+        Delivered(
+            message.topic() or "",
+            message.partition() or 0,
+            -1 if offset is None or offset < 0 else offset,
+            message.timestamp()[1],
+        )
+    )
