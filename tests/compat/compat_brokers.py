@@ -3,8 +3,8 @@
 The suites talk to a process, never to objects in their own. Which one is chosen by the environment:
 
     (nothing)                        `ottla serve` on a free port with a directory of its own
-    OTTLA_COMPAT_BROKER=apache       Apache Kafka from .cache/kafka-* (setup_test_clients.sh --maven)
-    OTTLA_COMPAT_BOOTSTRAP=host:port a broker that already runs; tests that stop or inspect it are skipped
+    OTTLA_COMPAT_BROKER=apache       Apache Kafka from .cache (setup_test_clients.sh --maven)
+    OTTLA_COMPAT_BOOTSTRAP=host:port a broker that runs; tests that stop one are skipped
 
 Running the same tests on Apache Kafka is the proof that the tests are right.
 """
@@ -45,7 +45,7 @@ def free_port() -> int:
 
 
 class Broker:
-    """One broker process: its address, its directory, its log; can be stopped, killed and started again."""
+    """One broker process: its address, its directory, its log; can be stopped and restarted."""
 
     name = "ottla"
 

@@ -6,7 +6,14 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 
 PATIENCE_S = 60.0
@@ -28,7 +35,7 @@ def make_topic(bootstrap: str, name: str, partitions: int = 1, **config: str) ->
 def produce(
     bootstrap: str, topic: str, records: Iterable[dict[str, Any]], **config: Any
 ) -> list[Message]:
-    """Sends records (keyword arguments of Producer.produce) and returns the delivered messages, in order."""
+    """Sends records (arguments of Producer.produce); returns what was delivered, in order."""
     delivered: list[Message] = []
 
     def on_delivery(error: Any, message: Message) -> None:
@@ -82,3 +89,13 @@ def read_all(
         return take(reader, count)
     finally:
         reader.close()
+
+
+def refusal(future: Any) -> int | None:
+    """The error code that a call ended with, or None where it succeeded."""
+    try:
+        future.result(PATIENCE_S)
+    except KafkaException as raised:
+        code: int = raised.args[0].code()
+        return code
+    return None

@@ -16,14 +16,14 @@ import pytest
 from compat_brokers import Broker, start_broker
 
 with warnings.catch_warnings():
-    # kafka-python reads its message schemas at import through an importlib function that 3.11 deprecates.
+    # kafka-python reads its schemas at import, through a function that Python 3.11 deprecates.
     warnings.simplefilter("ignore")
     import kafka
-    import kafka.admin  # noqa: F401
+    import kafka.admin
     import kafka.protocol.api_key  # noqa: F401
 
 HERE = Path(__file__).parent
-# One slow machine, two cores, everything at once: a step that is not there after this long is broken.
+# One slow machine with everything at once: what is not there after this long is broken.
 PATIENCE_S = 60.0
 
 Until = Callable[[Callable[[], object], str], None]

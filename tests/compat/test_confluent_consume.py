@@ -1,4 +1,4 @@
-"""librdkafka's consumer without a group's coordination: assign, seek, offsets, watermarks, limits."""
+"""librdkafka's consumer on its own: assign, seek, offsets, watermarks, limits."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_offset_out_of_range_follows_the_reset_policy(bootstrap: str, topic_name
 
 
 def test_long_poll_delivers_soon_after_the_produce(bootstrap: str, topic_name: str) -> None:
-    """A consumer that waits with a long fetch.wait.max.ms is woken by the record, not by the timeout."""
+    """A consumer that waits with a long fetch.wait.max.ms is woken by the record."""
     make_topic(bootstrap, topic_name)
     reader = consumer(
         bootstrap, fetch_wait_max_ms=20_000, fetch_min_bytes=1, socket_timeout_ms=60_000

@@ -163,8 +163,8 @@ def test_a_member_that_dies_is_replaced_after_its_session(
 ) -> None:
     """The first member is static, so that its close does not leave the group: like a crash."""
     make_topic(bootstrap, topic_name, partitions=2)
-    dead = consumer(bootstrap, group_id=group_name, group_instance_id="dead", session_timeout_ms=2000,
-                    heartbeat_interval_ms=300)  # fmt: skip
+    session = {"session_timeout_ms": 2000, "heartbeat_interval_ms": 300}
+    dead = consumer(bootstrap, group_id=group_name, group_instance_id="dead", **session)
     dead.subscribe([topic_name])
     until(lambda: dead.poll(0.1) is None and dead.assignment(), "the first member has joined")
     dead.close()

@@ -188,7 +188,7 @@ check('three members share and hand over', async () => {
   const spread = () => owned().length === members.length && owned().flat().length === 6 &&
     new Set(owned().flat()).size === 6
   for (let i = 0; i < 3; i++) {
-    const consumer = kafka.consumer({ groupId, sessionTimeout: 10000, heartbeatInterval: 500,
+    const consumer = kafka.consumer({ groupId, sessionTimeout: 10000, heartbeatInterval: 500, maxWaitTimeInMs: 200,
       rebalanceTimeout: 20000, partitionAssigners: [PartitionAssigners.roundRobin] })
     const member = { consumer, partitions: [], values: [] }
     consumer.on(consumer.events.GROUP_JOIN, e => {
@@ -347,7 +347,7 @@ check('admin: set, fetch and reset group offsets', async () => {
 check('admin: list, describe and delete groups', async () => {
   const topic = await makeTopic()
   const groupId = unique('js-group')
-  const consumer = kafka.consumer({ groupId })
+  const consumer = kafka.consumer({ groupId, maxWaitTimeInMs: 200 })
   await consumer.connect()
   await consumer.subscribe({ topics: [topic] })
   const joined = new Promise(resolve => consumer.on(consumer.events.GROUP_JOIN, resolve))
