@@ -10,7 +10,7 @@
     .kafka_cleanshutdown               everything was written before the process ended
 
 A checkpoint is a version (0), a count and so many lines. A file that does not read so, because a
-byte of it flipped or its end is missing, raises `DamagedError`: the caller knows what to do without.
+byte of it flipped or its end is missing, raises `DamagedError`: the caller can do without it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class DamagedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """Whose directory this is. `directory_id` tells apart the directories of one broker (KIP-858)."""
+    """Whose directory this is. `directory_id` tells a broker's directories apart (KIP-858)."""
 
     cluster_id: str | None
     node_id: int | None

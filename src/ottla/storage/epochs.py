@@ -1,7 +1,7 @@
 """Where each leader epoch starts in a log (KIP-101, KIP-279).
 
 A follower asks the leader where an epoch ended, and cuts off what it has beyond; a consumer asks
-to learn whether its records were lost. The file is rebuilt from the batches where it was not flushed.
+to learn whether its records were lost. What was not flushed is read from the batches again.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Lock(Protocol):
 class Files(Protocol):
     """A file system. Every method may raise OSError."""
 
-    def open(self, path: str, *, create: bool = False) -> File: ...
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File: ...
 
     def read(self, path: str) -> bytes: ...
 
@@ -150,8 +150,8 @@ class DiskLock:
 class DiskFiles:
     """The operating system's files."""
 
-    def open(self, path: str, *, create: bool = False) -> DiskFile:
-        flags = os.O_RDWR | os.O_CLOEXEC
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> DiskFile:
+        flags = (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC
         if create:
             flags |= os.O_CREAT | os.O_TRUNC
         return DiskFile(os.open(path, flags, 0o644), path)

@@ -6,14 +6,11 @@ does the recovery point move. The job holds open files and paths, and never asks
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from ottla.storage import checkpoints
 from ottla.storage.files import File
 from ottla.storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
-from ottla.storage.segment import file_name
-from ottla.storage.snapshots import SUFFIX as SNAPSHOT_SUFFIX
 
 if TYPE_CHECKING:
     from ottla.storage.log import Log
@@ -34,9 +31,7 @@ class FlushJob:
         self._segments: list[File] = []
         self._paths: list[str] = []
         segments = log.segments
-        bases = [segment.base_offset for segment in segments]
-        first = max(0, bisect_right(bases, log.recovery_point) - 1)
-        for slot in range(first, len(segments)):
+        for slot in range(segments.slot(log.recovery_point), len(segments)):
             segment = segments[slot]
             if segment.base_offset >= end_offset:
                 break
@@ -48,10 +43,12 @@ class FlushJob:
             self._paths += (segment.path + INDEX_SUFFIX, segment.path + TIME_INDEX_SUFFIX)
             if segment.transactions.written:
                 self._paths.append(segment.path + TRANSACTION_INDEX_SUFFIX)
-        for offset in log.snapshots:
+        for offset in log.snapshots.offsets:
             if log.recovery_point <= offset <= end_offset:
-                self._paths.append(f"{log.path}/{file_name(offset)}{SNAPSHOT_SUFFIX}")
+                self._paths.append(log.snapshots.path(offset))
         self._paths += (f"{log.path}/{checkpoints.LEADER_EPOCHS}", log.path)
+        if log.recovery_point <= segments.first_offset:  # the first time: the log itself is new
+            self._paths += (f"{log.path}/{checkpoints.PARTITION_METADATA}", log.dir.path)
         self.end_offset = end_offset
 
     def run(self) -> None:
@@ -68,7 +65,36 @@ class FlushJob:
         """In the loop's thread, with the error that `run` raised if it did."""
         log = self._log
         if error is not None:
-            log.dir.failed(error, f"{log.topic}-{log.partition}: flush")
+            log.dir.failed(error, f"{log.name}: flush")
         elif log.generation == self._generation:
             log.recovery_point = max(log.recovery_point, self.end_offset)
             log.flushed_ms = self._now_ms
+
+
+def flush(log: Log, now_ms: int) -> None:
+    """Everything onto the disk before this returns."""
+    while log.recovery_point < log.end_offset:
+        save_epochs(log)
+        job = FlushJob(log, log.end_offset, now_ms)
+        job.run()
+        job.done()
+
+
+def save_epochs(log: Log) -> None:
+    if log.epochs.dirty:
+        data = checkpoints.write_epochs(log.epochs.entries())
+        log.dir.files.replace(f"{log.path}/{checkpoints.LEADER_EPOCHS}", data, sync=False)
+        log.epochs.dirty = False
+
+
+def close(log: Log, now_ms: int, *, sync: bool) -> None:
+    """All that the next start needs to trust what it finds: indexes, epochs, a snapshot."""
+    segments = log.segments
+    for slot in range(segments.slot(log.recovery_point), len(segments)):
+        segments[slot].close_indexes()
+    end_offset = log.end_offset
+    if end_offset not in log.snapshots.offsets and end_offset > segments.first_offset:
+        log.take_snapshot(end_offset)
+    save_epochs(log)
+    if sync:
+        flush(log, now_ms)

@@ -1,12 +1,12 @@
 """A segment's sparse indexes, in Kafka's formats: big-endian entries of a fixed size, sorted.
 
-    .index       8 bytes   relative offset i32, position i32: the batch at `position` ends with the offset
+    .index       8 bytes   relative offset i32, position i32: the batch at the position ends with it
     .timeindex  12 bytes   timestamp i64, relative offset i32: no record up to the offset is later
 
-One entry for every `index.interval.bytes` of log. New entries wait in memory and are written when the
-segment is rolled, flushed or closed, or when enough have gathered: a crash loses nothing by that, since
-whatever was not flushed is read again and indexed anew. An index is loaded when something is first
-looked up in it, and may be unloaded at any time; appending to one needs no loading.
+One entry for every `index.interval.bytes` of log. New entries wait in memory and are written when
+the segment is rolled, flushed or closed, or when enough have gathered: a crash loses nothing by
+that, since whatever was not flushed is read again and indexed anew. An index is loaded when
+something is first looked up in it, and may be unloaded at any time; appending needs no loading.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class OffsetIndex:
             self.save_or_wait()
 
     def save_or_wait(self) -> None:
-        """No room for an index is no reason to refuse records: it stays pending and is tried again."""
+        """No room for an index is no reason to refuse records: it stays pending, for later."""
         try:
             self.file.save()
         except OSError:

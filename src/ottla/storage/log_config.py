@@ -18,7 +18,7 @@ WEEK_MS = 7 * DAY_MS
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """What a log does differently from topic to topic; replaced as a whole when a setting changes."""
+    """What differs from topic to topic; replaced as a whole when a setting changes."""
 
     cleanup_policy: frozenset[str] = frozenset((DELETE,))
     compression_type: str = PRODUCER

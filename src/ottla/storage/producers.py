@@ -1,8 +1,8 @@
-"""What a partition knows of the producers that write to it: sequences, epochs, transactions (KIP-98).
+"""What a partition knows of its producers: sequences, epochs, open transactions (KIP-98).
 
-An idempotent producer numbers its records; a batch is taken only if its first number follows the last
-one taken. The last five batches are remembered, so that one which is sent again (its answer was lost) is
-recognised and answered with the offset that it got the first time.
+An idempotent producer numbers its records; a batch is taken only if its first number follows the
+last one taken. The last five batches are remembered, so that one which is sent again, because its
+answer was lost, is recognised and answered with the offset that it got the first time.
 
     epoch below the known one                          INVALID_PRODUCER_EPOCH
     a new epoch that does not begin with sequence 0    OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -13,8 +13,8 @@ recognised and answered with the offset that it got the first time.
     a record outside the transaction that is open      INVALID_TXN_STATE
     a marker of a coordinator that was replaced        TRANSACTION_COORDINATOR_FENCED
 
-`check` decides and changes nothing, `update` follows what is in the log: the one before the write, the
-other after it, so that a write which fails leaves no trace.
+`check` decides and changes nothing, `update` follows what is in the log: the one before the write,
+the other after it, so that a write which fails leaves no trace.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Producers:
     # Appending
 
     def check(self, header: BatchHeader, origin: Origin) -> Batch | None:
-        """HOT. The batch that this one repeats, if it does; KafkaError if it may not be appended."""
+        """HOT. The batch that this one repeats, if any; KafkaError if it may not be appended."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
             return None

@@ -1,10 +1,10 @@
 """Opening a partition's directory: after a clean end quickly, after a crash with care.
 
-    clean end     sizes come from the directory, the end offset from the last index entry on, producers
-                  from the last snapshot: a few small reads, whatever the log's size
-    a crash       segments from the recovery point on are read from end to end. At the first batch that
-                  is not whole or has a wrong checksum the log ends: the rest of that segment is cut off,
-                  later segments are removed. Indexes are built anew on the way.
+    clean end   sizes come from the directory, the end offset from the last index entry on,
+                producers from the last snapshot: a few small reads, whatever the log's size
+    a crash     segments from the recovery point on are read from end to end. At the first batch
+                that is not whole or has a wrong checksum the log ends: the rest of that segment is
+                cut off, later segments are removed. Indexes are built anew on the way.
 
 What was cut is logged in one line: partition, segment, position, bytes, why. Indexes, snapshots and
 checkpoints that are damaged cost time and nothing else: all of them can be had from the log again.
@@ -16,17 +16,15 @@ import logging
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from ottla.errors import KafkaError
-from ottla.records.batch import CONTROL_BIT, BatchHeader
-from ottla.records.control import read_marker
 from ottla.storage import checkpoints, scan
 from ottla.storage.checkpoints import DamagedError
 from ottla.storage.directory import LogDir
 from ottla.storage.epochs import Epochs
 from ottla.storage.files import Entry, Files
-from ottla.storage.log import Log, note_marker
+from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
-from ottla.storage.producers import EXPIRATION_MS, Producers
+from ottla.storage.producers import Producers
+from ottla.storage.replay import load_producers, note_batch
 from ottla.storage.residents import Residents
 from ottla.storage.segment import (
     DELETED_SUFFIX,
@@ -37,8 +35,9 @@ from ottla.storage.segment import (
     Segment,
     file_name,
 )
+from ottla.storage.segments import Segments
 from ottla.storage.snapshots import SUFFIX as SNAPSHOT_SUFFIX
-from ottla.storage.snapshots import read_snapshot
+from ottla.storage.snapshots import Snapshots
 
 NAME_DIGITS = 20
 LEFTOVERS = (DELETED_SUFFIX, ".cleaned", ".tmp")
@@ -94,7 +93,7 @@ def open_log(opening: Opening) -> Log:
     found = _survey(files.entries(path))
     for name in found.leftovers:
         files.remove(f"{path}/{name}")
-    snapshots = set(found.sizes[SNAPSHOT_SUFFIX])
+    snapshots = Snapshots(files, path, found.sizes[SNAPSHOT_SUFFIX])
     segments = _segments(opening, found)
     epochs = _read_epochs(opening, found, segments)
     producers: Producers | None = None
@@ -109,11 +108,12 @@ def open_log(opening: Opening) -> Log:
     start_offset = _start_offset(opening, segments, end_offset)
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)
-    _drop_stray_snapshots(opening, segments, snapshots, end_offset)
+    _drop_stray_snapshots(segments, snapshots, end_offset)
     if producers is None:
-        producers = load_producers(
-            files, path, segments, snapshots, end_offset, opening.now_ms, clean=opening.clean
-        )
+        # After a clean stop a log without any snapshot has no producers that need be known.
+        producers = Producers()
+        if snapshots.offsets:
+            producers = load_producers(snapshots, segments, end_offset, opening.now_ms)
     for segment in segments:
         opening.residents.forget(segment)  # a log that nobody uses holds no descriptor
     return Log(
@@ -122,8 +122,7 @@ def open_log(opening: Opening) -> Log:
         opening.topic,
         opening.partition,
         config=opening.config,
-        residents=opening.residents,
-        segments=segments,
+        segments=Segments(opening.directory, path, opening.residents, segments),
         epochs=epochs,
         producers=producers,
         snapshots=snapshots,
@@ -220,14 +219,12 @@ def _recover(
     opening: Opening,
     segments: list[Segment],
     first: int,
-    snapshots: set[int],
+    snapshots: Snapshots,
     epochs: Epochs,
 ) -> Producers:
     """Read the segments from the `first` on; `segments` ends with the last that is kept."""
     base = segments[first].base_offset
-    producers = load_producers(
-        opening.files, opening.path, segments[:first], snapshots, base, opening.now_ms
-    )
+    producers = load_producers(snapshots, segments[:first], base, opening.now_ms)
     epochs.truncate_from_end(base)
     next_offset = base
     for slot in range(first, len(segments)):
@@ -257,7 +254,7 @@ def _scan(
             segment.note_scanned(header)
             if header.leader_epoch > epochs.latest:
                 epochs.assign(header.leader_epoch, header.base_offset)
-            _replay(opening, segment, header, producers)
+            note_batch(producers, segment, header)
             next_offset = header.next_offset
             valid = header.position + header.size
     except DamagedError as damage:
@@ -279,26 +276,6 @@ def _scan(
     return valid < size, next_offset
 
 
-def _replay(opening: Opening, segment: Segment, header: BatchHeader, producers: Producers) -> None:
-    """What a batch that is in the log says about its producer."""
-    if header.producer_id < 0:
-        return
-    if not header.attributes & CONTROL_BIT:
-        producers.update(header)
-        return
-    position = header.position
-    data = segment.open_file().pread(header.size, position)
-    header.position = 0
-    try:
-        marker = read_marker(data, header)
-    except KafkaError as error:
-        raise DamagedError(f"marker: {error}") from None
-    finally:
-        header.position = position
-    if marker is not None:
-        note_marker(producers, segment, header, marker, opening.directory.failed)
-
-
 def _remove_after(opening: Opening, segments: list[Segment], slot: int) -> None:
     for segment in segments[slot + 1 :]:
         _log.warning(
@@ -312,68 +289,6 @@ def _remove_after(opening: Opening, segments: list[Segment], slot: int) -> None:
                 path, opening.now_ms + opening.config.file_delete_delay_ms
             )
     del segments[slot + 1 :]
-
-
-def load_producers(
-    files: Files,
-    path: str,
-    segments: list[Segment],
-    snapshots: set[int],
-    end_offset: int,
-    now_ms: int,
-    *,
-    clean: bool = False,
-) -> Producers:
-    """Producers as of `end_offset`: the newest snapshot that is whole, and the batches after it.
-
-    After a clean stop there is a snapshot, unless the log is empty or never had one: then there are
-    no producers to be known of, and nothing needs to be read.
-    """
-    producers = Producers()
-    if clean and not snapshots:
-        return producers
-    start = 0
-    for offset in sorted(snapshots, reverse=True):
-        if offset > end_offset:
-            continue
-        name = f"{path}/{file_name(offset)}{SNAPSHOT_SUFFIX}"
-        try:
-            producers.load(read_snapshot(files.read(name)))
-        except DamagedError as damage:
-            _log.warning("%s removed: %s", name, damage)
-            files.remove(name)
-            snapshots.discard(offset)
-            continue
-        start = offset
-        break
-    _replay_from(segments, start, end_offset, producers)
-    producers.expire(now_ms, EXPIRATION_MS)
-    return producers
-
-
-def _replay_from(
-    segments: list[Segment], start: int, end_offset: int, producers: Producers
-) -> None:
-    """Headers only: these segments are trusted, and their transaction indexes are there."""
-    for slot, segment in enumerate(segments):
-        following = segments[slot + 1].base_offset if slot + 1 < len(segments) else end_offset
-        if following <= start or not segment.size:
-            continue
-        position = segment.position_of(start) if start > segment.base_offset else 0
-        file = segment.open_file()
-        for header in scan.headers(file, position, segment.size):
-            if header.base_offset >= end_offset:
-                return
-            if header.producer_id < 0:
-                continue
-            if header.attributes & CONTROL_BIT:
-                data = file.pread(header.size, header.position)
-                header.position = 0
-                marker = read_marker(data, header)
-                if marker is not None:
-                    producers.end_transaction(header, marker)
-            else:
-                producers.update(header)
 
 
 def _start_offset(opening: Opening, segments: list[Segment], end_offset: int) -> int:
@@ -392,30 +307,33 @@ def _start_offset(opening: Opening, segments: list[Segment], end_offset: int) ->
     return start
 
 
-def _drop_stray_snapshots(
-    opening: Opening, segments: list[Segment], snapshots: set[int], end_offset: int
-) -> None:
+def _drop_stray_snapshots(segments: list[Segment], snapshots: Snapshots, end_offset: int) -> None:
     """A snapshot belongs to a segment's base offset or to the end of the log."""
-    kept = {segment.base_offset for segment in segments} | {end_offset}
-    for offset in snapshots - kept:
-        opening.files.remove(f"{opening.path}/{file_name(offset)}{SNAPSHOT_SUFFIX}")
-    snapshots &= kept
+    kept = {segment.base_offset for segment in segments if segment.base_offset <= end_offset}
+    for offset in snapshots.offsets - kept - {end_offset}:
+        snapshots.remove(offset)
 
 
 def _read_epochs(opening: Opening, found: Found, segments: list[Segment]) -> Epochs:
-    if checkpoints.LEADER_EPOCHS not in found.others:
+    """From the file; from the batches if it is missing or not what was written."""
+    if not any(segment.size for segment in segments):
         return Epochs()
-    try:
-        data = opening.files.read(f"{opening.path}/{checkpoints.LEADER_EPOCHS}")
-        return Epochs(checkpoints.read_epochs(data))
-    except DamagedError as damage:
-        _log.warning("%s: leader-epoch-checkpoint read from the log: %s", opening.name, damage)
+    why = "it is missing or empty"
+    if checkpoints.LEADER_EPOCHS in found.others:
+        try:
+            data = opening.files.read(f"{opening.path}/{checkpoints.LEADER_EPOCHS}")
+            if data:
+                return Epochs(checkpoints.read_epochs(data))
+        except DamagedError as damage:
+            why = str(damage)
+    _log.warning("%s: leader epochs are read from the log: %s", opening.name, why)
     return _epochs_of(segments)
 
 
 def _epochs_of(segments: list[Segment]) -> Epochs:
     """From the batches. Only segments in which the epoch changes are read through."""
     epochs = Epochs()
+    epochs.dirty = True  # even if there are none: the file shall say so
     filled = [segment for segment in segments if segment.size]
     try:
         for slot, segment in enumerate(filled):

@@ -1,7 +1,8 @@
 """How many segments have a file open, or an index in memory, at one time.
 
 A log of a thousand segments needs one descriptor if one of them is read. Those that were not used
-since the hand of the clock last passed lose their file (or index) first; they get it back when asked.
+since the hand of the clock last passed lose their file, or index, first; they get it back when
+they are asked for something.
 """
 
 from __future__ import annotations

@@ -21,28 +21,23 @@ if TYPE_CHECKING:
 def expired(log: Log, now_ms: int, high_watermark: int) -> int:
     """How many of the first segments are to go."""
     config = log.config
-    count = 0
-    excess = log.size - config.retention_bytes if config.retention_bytes >= 0 else -1
     deletes = DELETE in config.cleanup_policy
+    size_max = config.retention_bytes if deletes else -1
+    age_max = config.retention_ms if deletes else -1
+    size = log.size
     segments = log.segments
+    count = 0
     for slot, segment in enumerate(segments):
         last = slot + 1 == len(segments)
-        end_offset = log.end_offset if last else segments[slot + 1].base_offset
+        end_offset = segments.end_of(slot, log.end_offset)
         if end_offset > high_watermark or (last and not segment.size):
             break
-        if not last and end_offset <= log.start_offset:
-            excess -= segment.size
-            count += 1
-        elif deletes and 0 <= excess - segment.size:
-            excess -= segment.size
-            count += 1
-        elif (
-            deletes
-            and config.retention_ms >= 0
-            and now_ms - segment.retention_timestamp() > config.retention_ms
+        below_start = not last and end_offset <= log.start_offset
+        too_much = size_max >= 0 and size - segment.size >= size_max
+        if not (below_start or too_much) and (
+            age_max < 0 or now_ms - segment.retention_timestamp() <= age_max
         ):
-            excess -= segment.size
-            count += 1
-        else:
             break
+        size -= segment.size
+        count += 1
     return count

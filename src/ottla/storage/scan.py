@@ -1,7 +1,7 @@
 """Walking from batch to batch in a segment's file, by their headers.
 
-A header says how long its batch is, and so where the next one stands. Bytes that cannot be a header, or
-that lead beyond the end, raise `DamagedError`: what lies behind them cannot be found any more.
+A header says how long its batch is, and so where the next one stands. Bytes that cannot be a
+header, or that lead beyond the end, raise `DamagedError`: what lies behind them cannot be found.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One segment of a log: a file of batches, and the indexes that lead into it.
 
-    00000000000000012345.log .index .timeindex .txnindex     the name is the offset of the first record
+    00000000000000012345.log .index .timeindex .txnindex   the name is the first record's offset
 
 Only the last segment of a log, the active one, is written to. It remembers where its latest batches
 stand, so that consumers who keep up are answered without a look at the disk.
@@ -211,7 +211,7 @@ class Segment:
     # Reading
 
     def read(
-        self, offset: int, *, size_max: int, end: int, whole_first_batch: bool
+        self, offset: int, size_max: int, end: int, whole_first_batch: bool
     ) -> FileSlice | None:
         """HOT. Batches from the one that holds `offset` up to position `end`."""
         position = self.position_of(offset)
@@ -237,7 +237,7 @@ class Segment:
         return FileSlice(file, position, size)
 
     def position_of(self, offset: int) -> int:
-        """HOT. Where the first batch stands that ends at or after `offset`; the size if none does."""
+        """HOT. Where the first batch stands that ends at or after `offset`; else the size."""
         if offset > self._recent_floor:
             slot = bisect_left(self._recent_lasts, offset)
             positions = self._recent_positions
@@ -435,7 +435,7 @@ class Segment:
         self.index_used = False
 
     def rename_deleted(self) -> list[str]:
-        """Out of the log, to be removed later. The log file goes first: without it the rest is void."""
+        """Out of the log, to be removed later. The log first: without it the rest is void."""
         self._residents.forget(self)
         renamed = []
         for suffix in SUFFIXES:

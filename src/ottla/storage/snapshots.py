@@ -5,8 +5,8 @@
                         offset delta of the last batch i32, last timestamp i64,
                         coordinator epoch i32, first offset of the open transaction i64 (-1: none)
 
-One is written when a segment is rolled, named after the new segment, and one at a clean end. With the
-newest one that is whole, only the batches after it need to be read again.
+One is written when a segment is rolled, named after the new segment, and one at a clean end. With
+the newest one that is whole, only the batches after it need to be read again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from struct import Struct
 
 from ottla.records.checksum import crc32c
 from ottla.storage.checkpoints import DamagedError
+from ottla.storage.files import Files
 from ottla.storage.producers import NO_OFFSET, NO_SEQUENCE, Batch, Producer
+from ottla.storage.segment import file_name
 
 VERSION = 1
 SUFFIX = ".snapshot"
@@ -26,6 +28,33 @@ _COUNT = Struct(">i")
 _ENTRY = Struct(">qhiqiqiq")
 _COUNT_POSITION = _PREFIX.size
 _ENTRIES_POSITION = _PREFIX.size + _COUNT.size
+
+
+class Snapshots:
+    """The snapshot files of one log, by their offsets."""
+
+    __slots__ = ("_dir", "_files", "offsets")
+
+    def __init__(self, files: Files, path: str, offsets: Iterable[int] = ()) -> None:
+        self._files = files
+        self._dir = path
+        self.offsets = set(offsets)
+
+    def path(self, offset: int) -> str:
+        return f"{self._dir}/{file_name(offset)}{SUFFIX}"
+
+    def read(self, offset: int) -> list[Producer]:
+        return read_snapshot(self._files.read(self.path(offset)))
+
+    def take(self, offset: int, producers: Iterable[Producer]) -> None:
+        """Not synced here: a flush does that, and until then the checksum guards it."""
+        self._files.replace(self.path(offset), write_snapshot(producers), sync=False)
+        self.offsets.add(offset)
+
+    def remove(self, offset: int) -> None:
+        if offset in self.offsets:
+            self.offsets.discard(offset)
+            self._files.remove(self.path(offset))
 
 
 def write_snapshot(producers: Iterable[Producer]) -> bytes:

@@ -29,7 +29,8 @@ from ottla.storage.recovery import Opening, open_log
 from ottla.storage.residents import OPEN_FILES_MAX, Residents
 
 DELETE_SUFFIX = "-delete"
-IGNORED_SUFFIXES = ("-future", "-stray")
+STRAY_SUFFIX = "-stray"
+IGNORED_SUFFIXES = ("-future", STRAY_SUFFIX)
 NAME_MAX = 255  # of a directory, on every file system of note
 
 _log = logging.getLogger("ottla.storage")
@@ -173,6 +174,18 @@ class LogStore:
             raise log.dir.failed(error, f"delete {topic}-{partition}") from error
         log.dir.remove_later(target, now_ms + log.config.file_delete_delay_ms)
 
+    def set_aside(self, topic: str, partition: int) -> None:
+        """A log of no known topic: kept under another name, for somebody to look at."""
+        log = self._logs.pop((topic, partition))
+        if log.dir.offline:
+            return
+        target = f"{log.dir.path}/{_deleted_name(topic, partition).removesuffix(DELETE_SUFFIX)}"
+        _log.warning("%s belongs to no topic and is renamed to %s-stray", log.path, target)
+        try:
+            log.dir.files.rename(log.path, target + STRAY_SUFFIX)
+        except OSError as error:
+            raise log.dir.failed(error, f"set aside {topic}-{partition}") from error
+
     def offline_dirs(self) -> list[LogDir]:
         return [directory for directory in self.dirs if directory.offline]
 
@@ -219,7 +232,7 @@ class LogStore:
         return sum(log.expire_producers(now_ms, expiration_ms) for log in self._logs.values())
 
     def remove_job(self, now_ms: int) -> RemoveJob | None:
-        """The removal of files that are due; for a helper thread, since large ones take their time."""
+        """The removal of files that are due; for a helper thread, as large ones take a while."""
         due = [
             (directory, path)
             for directory in self.dirs
@@ -425,7 +438,7 @@ class LogStore:
         starts = {
             key: log.start_offset
             for key, log in logs.items()
-            if log.start_offset > log.segments[0].base_offset
+            if log.start_offset > log.segments.first_offset
         }
         yield checkpoints.START_OFFSETS, checkpoints.write_offsets(starts)
         if high_watermarks is not None:

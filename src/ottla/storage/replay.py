@@ -1,0 +1,101 @@
+"""What the batches in a log say about producers, when that has to be read from them again."""
+
+from __future__ import annotations
+
+import logging
+
+from ottla.errors import KafkaError
+from ottla.records.batch import CONTROL_BIT, BatchHeader
+from ottla.records.control import Marker, read_marker
+from ottla.slices import ReadableFile
+from ottla.storage import scan
+from ottla.storage.aborted import AbortedTransaction
+from ottla.storage.checkpoints import DamagedError
+from ottla.storage.producers import EXPIRATION_MS, Producers
+from ottla.storage.segment import Segment
+from ottla.storage.snapshots import Snapshots
+
+_log = logging.getLogger("ottla.storage")
+
+
+def load_producers(
+    snapshots: Snapshots, segments: list[Segment], end_offset: int, now_ms: int
+) -> Producers:
+    """Producers as of `end_offset`: the newest snapshot that is whole, and the batches after it."""
+    producers = Producers()
+    start = 0
+    for offset in sorted(snapshots.offsets, reverse=True):
+        if offset <= end_offset:
+            try:
+                producers.load(snapshots.read(offset))
+            except DamagedError as damage:
+                _log.warning("%s removed: %s", snapshots.path(offset), damage)
+                snapshots.remove(offset)
+                continue
+            start = offset
+            break
+    _replay(segments, start, end_offset, producers)
+    producers.expire(now_ms, EXPIRATION_MS)
+    return producers
+
+
+def _replay(segments: list[Segment], start: int, end_offset: int, producers: Producers) -> None:
+    """By headers alone: these segments are trusted, and their transaction indexes are there."""
+    for slot, segment in enumerate(segments):
+        following = segments[slot + 1].base_offset if slot + 1 < len(segments) else end_offset
+        if following <= start or not segment.size:
+            continue
+        position = segment.position_of(start) if start > segment.base_offset else 0
+        file = segment.open_file()
+        for header in scan.headers(file, position, segment.size):
+            if header.base_offset >= end_offset:
+                return
+            if header.producer_id < 0:
+                continue
+            if header.attributes & CONTROL_BIT:
+                marker = marker_at(file, header)
+                if marker is not None:
+                    producers.end_transaction(header, marker)
+            else:
+                producers.update(header)
+
+
+def note_batch(producers: Producers, segment: Segment, header: BatchHeader) -> None:
+    """A batch stands in `segment` at its header's position: its producer, its transaction."""
+    if header.producer_id < 0:
+        return
+    if header.attributes & CONTROL_BIT:
+        marker = marker_at(segment.open_file(), header)
+        if marker is not None:
+            note_marker(producers, segment, header, marker)
+    else:
+        producers.update(header)
+
+
+def note_marker(
+    producers: Producers, segment: Segment, header: BatchHeader, marker: Marker
+) -> None:
+    """A transaction is over; an aborted one is listed in the segment that has the marker."""
+    completed = producers.end_transaction(header, marker)
+    if completed is None or not completed.aborted:
+        return
+    still_open = producers.first_open_offset
+    stable = completed.last_offset + 1 if still_open is None else still_open
+    segment.transactions.append(
+        AbortedTransaction(
+            completed.producer_id, completed.first_offset, completed.last_offset, stable
+        )
+    )
+
+
+def marker_at(file: ReadableFile, header: BatchHeader) -> Marker | None:
+    """The marker of a control batch whose header was read from `file`."""
+    position = header.position
+    data = file.pread(header.size, position)
+    header.position = 0
+    try:
+        return read_marker(data, header)
+    except KafkaError as error:
+        raise DamagedError(f"no marker at position {position}: {error}") from None
+    finally:
+        header.position = position
