@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import resource
 import shlex
 import shutil
 import signal
@@ -28,6 +29,7 @@ from benchmarks.settings import FULL, QUICK, Settings
 from benchmarks.warm_up import warm_broker, warm_machine
 
 REST_S = 5.0
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 WIDE_COLUMNS = 150
 
 
@@ -36,8 +38,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = settings_from(given)
     console = Console(width=None if sys.stdout.isatty() else WIDE_COLUMNS)
     names = [given.only] if given.only else list(NAMES)
-    signal.signal(signal.SIGTERM, _interrupt)
-    signal.signal(signal.SIGHUP, _interrupt)
+    for number in STOP_SIGNALS:
+        signal.signal(number, _interrupt)
+    _, files_max = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, files_max))  # 1,000 connections
     try:
         apache_kafka.ensure_kafka()
         with scratch_directory(given.directory) as directory:
@@ -160,6 +164,9 @@ def settings_from(given: argparse.Namespace) -> Settings:
 
 
 def _interrupt(signal_number: int, frame: object) -> None:
+    """The first signal ends the run; a second one must not end the tidying up."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import random
 import string
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from benchmarks.brokers import Broker, Commands
 from benchmarks.figures import Figure
+from benchmarks.processes import ToolError
 from benchmarks.settings import Settings
 
 PAYLOAD_LINES = 500
@@ -65,3 +67,12 @@ class OwnRow(Protocol):
 def python_module(module: str, *arguments: str) -> list[str]:
     """A load generator of ours as a process of its own."""
     return [sys.executable, "-m", module, *arguments]
+
+
+def last_json(output: str) -> dict[str, Any]:
+    """The result of such a process; a client library may have logged around it."""
+    for line in reversed(output.splitlines()):
+        if line.startswith("{"):
+            result: dict[str, Any] = json.loads(line)
+            return result
+    raise ToolError(f"no result in the output:\n{output[-2000:]}")

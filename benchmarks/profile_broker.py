@@ -50,6 +50,8 @@ def main() -> int:
         return 0
     row = pick(loads, given.load)
     apache_kafka.ensure_kafka()
+    if given.tool == "py-spy":
+        run_tool([*py_spy_command(), "--version"], timeout_s=PROFILER_EXTRA_S)  # fetch it now
     with scratch_directory(given.directory) as directory, ExitStack() as stack:
         bench = Bench(FULL, directory, default_commands(given.ottla))
         stack.enter_context(bench.after_row)

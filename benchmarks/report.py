@@ -56,12 +56,13 @@ class Line:
 
     @property
     def verdict(self) -> str:
-        ratio = self.ratio
-        if ratio is None:
+        ours, theirs = self.by_broker.get(OTTLA), self.by_broker.get(KAFKA)
+        if ours is None or theirs is None:
             return ""
-        if abs(ratio - 1) <= EQUAL_WITHIN:
+        difference = ours.median - theirs.median
+        if abs(difference) <= EQUAL_WITHIN * abs(theirs.median):
             return "equal"
-        return "better" if ratio > 1 else "worse"
+        return "better" if (difference > 0) == self.higher_is_better else "worse"
 
 
 def lines_of(collected: Collected) -> list[Line]:

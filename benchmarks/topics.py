@@ -15,7 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 from benchmarks.brokers import Broker
 
 REQUEST_TIMEOUT_S = 30.0
-FILES_GONE_TIMEOUT_S = 15.0
+FILES_GONE_TIMEOUT_S = 5.0
 _numbers = itertools.count(1)
 
 

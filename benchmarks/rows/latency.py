@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from benchmarks import perf_tools
-from benchmarks.bench import Bench, python_module
+from benchmarks.bench import Bench, last_json, python_module
 from benchmarks.brokers import Broker
 from benchmarks.figures import Figure, Meter, cost
 from benchmarks.processes import ToolError, finish_tool, run_tool, started_tool
@@ -44,7 +43,7 @@ class FixedRateLatency:
                 with Meter(broker) as meter:
                     run_tool(produce, timeout_s=timeout_s)
                     output = finish_tool(consumer, timeout_s=timeout_s).output
-        result = json.loads(output.splitlines()[-1])
+        result = last_json(output)
         name = f"{self.title}, {per_s:,}/s of 1 KB"
         return [
             cost(f"{name}, p50", "ms", result["p50_ms"], cpu_us=meter.us_per(count)),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.bench import Bench, python_module
+from benchmarks.bench import Bench, last_json, python_module
 from benchmarks.brokers import Broker
 from benchmarks.figures import Figure, Meter, cost, rate
 from benchmarks.processes import run_tool
@@ -48,7 +47,7 @@ class RawRequests:
             )
             with Meter(broker) as meter:
                 output = run_tool(command, timeout_s=seconds + EXTRA_TIME_S).output
-        result: dict[str, Any] = json.loads(output.splitlines()[-1])
+        result = last_json(output)
         return result, meter.us_per(result["acked"])
 
 
@@ -69,7 +68,7 @@ class LibrdkafkaRequests:
             )
             with Meter(broker) as meter:
                 output = run_tool(command, timeout_s=seconds + EXTRA_TIME_S).output
-        result = json.loads(output.splitlines()[-1])
+        result = last_json(output)
         value = result["acked"] / result["elapsed_s"]
         name = f"{self.title}, one-record requests"
         return [rate(name, "requests/s", value, cpu_us=meter.us_per(result["acked"]))]

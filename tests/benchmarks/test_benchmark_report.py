@@ -57,7 +57,7 @@ def test_one_broker_alone_has_no_ratio() -> None:
 
 def test_zero_is_no_reason_to_fail() -> None:
     [line] = report.lines_of(collect(ottla=[cost("x", "ms", 0.0)], kafka=[cost("x", "ms", 1.0)]))
-    assert line.ratio is None
+    assert (line.ratio, line.verdict) == (None, "better")
     assert line.by_broker[OTTLA].spread == 0.0
 
 

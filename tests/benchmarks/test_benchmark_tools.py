@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from benchmarks import perf_tools, processes, profile_broker
+from benchmarks import bench, perf_tools, processes, profile_broker
 
 PRODUCED = """\
 Reading payloads from: /tmp/p1000
@@ -59,6 +59,13 @@ def test_end_to_end_reads_mean_and_percentiles() -> None:
     )
     result = perf_tools.parse_end_to_end(output)
     assert (result.mean_ms, result.p50_ms, result.p99_ms, result.p999_ms) == (3.0657, 1, 18, 167)
+
+
+def test_last_json_is_found_between_log_lines() -> None:
+    output = '{"ready": true}\n{"acked": 3}\n%3|1.2|FAIL|rdkafka#1| gone\n'
+    assert bench.last_json(output) == {"acked": 3}
+    with pytest.raises(processes.ToolError, match="no result"):
+        bench.last_json("nothing\n")
 
 
 def test_stat_ticks_survive_blanks_and_brackets_in_the_name() -> None:
