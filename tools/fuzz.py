@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import logging
 import random
+import re
 import sys
 import tempfile
 import time
@@ -22,7 +24,7 @@ from pathlib import Path
 from fuzz_targets import Target, all_targets
 
 SLOW_SECONDS = 2.0  # of processor time for one input: none needs a hundredth of it
-FINDINGS_MAX = 20  # of one target, after which it is left alone
+FINDINGS_MAX = 20  # kinds of findings of one target, after which it is left alone
 ROUND_SECONDS = 1.0  # for which a target runs before it is the next one's turn
 
 
@@ -33,7 +35,7 @@ class Tally:
         self.target = target
         self.inputs = 0
         self.taken = 0
-        self.findings: list[str] = []
+        self.findings: dict[str, int] = {}  # by kind
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,13 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [targets[name] for name in options.target or targets]
     if options.replay is not None:
         return replay(chosen, options.replay)
+    logging.disable()  # of damage that was noticed
     seed = time.time_ns() % 2**32 if options.seed is None else options.seed
     print(f"seed {seed}, targets: {', '.join(target.name for target in chosen)}", flush=True)
     tallies = fuzz(chosen, seed, seconds=options.minutes * 60, save=options.save)
     for tally in tallies:
         print(
             f"{tally.target.name}: {tally.inputs} inputs, {tally.taken} taken,"
-            f" {len(tally.findings)} findings"
+            f" {len(tally.findings)} kinds of findings"
         )
     return 1 if any(tally.findings for tally in tallies) else 0
 
@@ -95,9 +98,12 @@ def _round(
         data = damaged(tally.target, source)
         tally.inputs += 1
         problem = attempt(tally, data)
-        if problem is not None:
+        if problem is None:
+            continue
+        kind = kind_of(problem)
+        tally.findings[kind] = tally.findings.get(kind, 0) + 1
+        if tally.findings[kind] == 1:
             where = keep(tally.target, data, save)
-            tally.findings.append(problem)
             print(f"\n{tally.target.name}: input {number} of seed {seed}, saved as {where}")
             print(problem, flush=True)
             if len(tally.findings) >= FINDINGS_MAX:
@@ -128,6 +134,13 @@ def attempt(tally: Tally, data: bytes) -> str | None:
         return traceback.format_exc(limit=-6)
     seconds = time.process_time() - start
     return f"took {seconds:.1f} s" if seconds > SLOW_SECONDS else None
+
+
+def kind_of(problem: str) -> str:
+    """The same for two findings that differ in numbers only; the second is counted, not printed."""
+    lines = [line.strip() for line in problem.splitlines() if line.strip()]
+    frames = [line for line in lines if line.startswith("File ")]
+    return re.sub(r"\d+|0x\w+", "#", " ".join([*frames[-1:], lines[-1]]))[:200]
 
 
 def keep(target: Target, data: bytes, save: Path | None) -> Path:

@@ -5,6 +5,7 @@ An input is a whole data directory: for each file u16 length of its name, u32 si
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
 import struct
@@ -13,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from fuzz_damage import mutate
 from fuzz_targets import NOW_MS, Finding, mend_batches, random_record
-from ottla.errors import KafkaError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import Origin, build_batch, check_batches
 from ottla.records.control import Marker, build_marker
 from ottla.storage.log import Log
@@ -128,6 +129,8 @@ def fill(log: Log, source: random.Random) -> None:
     for step in range(source.randrange(60)):
         epoch = step // 20
         records = [random_record(source) for _ in range(source.choice((1, 3)))]
+        for record in records:
+            record.timestamp = min(record.timestamp, NOW_MS)  # the future is refused
         producer = source.randrange(4)
         if producer == 3:
             data = build_batch(records, compression=source.randrange(5))
@@ -205,15 +208,15 @@ def check_directory(path: Path, source: random.Random) -> bool:
         except KafkaError:
             if scanned:
                 raise
-    ends = {log.partition: (log.start_offset, log.end_offset) for log in store.logs()}
     store.retain(NOW_MS)
+    ends = {log.partition: (log.start_offset, log.end_offset) for log in store.logs()}
     store.flush_due(NOW_MS)
     store.sweep(NOW_MS + 10**9)
     store.checkpoint()
     store.close(NOW_MS)
     again = LogStore.open([str(path)], CONFIG, NOW_MS)
     for log in again.logs():
-        if (log.start_offset, log.end_offset) != ends[log.partition]:
+        if scanned and (log.start_offset, log.end_offset) != ends[log.partition]:
             raise Finding(f"{log} was {ends[log.partition]} before a clean end")
     again.close(NOW_MS)
     return True
@@ -221,7 +224,8 @@ def check_directory(path: Path, source: random.Random) -> bool:
 
 def check_log(log: Log, source: random.Random, scanned: bool) -> None:
     walk(log, scanned)
-    ask(log, source)
+    with contextlib.suppress(KafkaError):  # which need the records, not only the headers
+        ask(log, source)
     end = log.end_offset
     append(log)
     if log.end_offset != end + 2:
@@ -249,7 +253,12 @@ def walk(log: Log, scanned: bool) -> None:
         if not scanned:
             offset = max(offset + 1, next_offset(data, offset))
             continue
-        headers = check_batches(data, batch_size_max=READ_SIZE, origin=Origin.LEADER)
+        try:
+            headers = check_batches(data, batch_size_max=READ_SIZE, origin=Origin.LEADER)
+        except KafkaError as error:
+            if error.code is ErrorCode.CORRUPT_MESSAGE:
+                raise Finding(f"{log} at {offset}: {error}") from error
+            return  # a checksum that is right for fields that are not: no disk does that
         if not headers or headers[0].last_offset < offset:
             raise Finding(f"{log} gives {headers[:1]} at {offset}")
         for header in headers:

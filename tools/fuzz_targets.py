@@ -370,8 +370,11 @@ def random_record(source: random.Random) -> Record:
         (source.choice(STRINGS), source.choice((None, b"", b"value")))
         for _ in range(source.choice((0, 0, 1, 3)))
     ]
+    timestamp = NOW_MS + source.randrange(-1000, 1000)
+    if source.random() < 0.02:
+        timestamp = source.choice((-1, 0, 2**63 - 1, -(2**63)))
     return Record(
-        timestamp=NOW_MS + source.randrange(-1000, 1000),
+        timestamp=timestamp,
         key=source.choice((None, b"", b"key", b"k" * 130)),
         value=source.choice((None, b"", b"value", b"v" * 9000, source.randbytes(40))),
         headers=headers,

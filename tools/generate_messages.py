@@ -45,7 +45,8 @@ def module_code(messages: list[Message]) -> str:
     title = " ".join(m.title for m in messages if m.top)
     lines = [HEADER.format(title=title, kio=package_version("kio"))]
     if module.structs:
-        lines += ["from struct import Struct", ""]
+        lines.append("from struct import Struct")
+    lines += ["from typing import ClassVar", ""]
     lines += [f"from ottla.wire.primitives import ({', '.join(sorted(module.imports))})", ""]
     lines += [f'{name} = Struct("{code}")' for name, code in sorted(module.structs.items())]
     return "\n".join([*lines, *classes]) + "\n"

@@ -416,7 +416,7 @@ def class_code(message: Message, module: Module) -> list[str]:
     body = [
         *title,
         f"__slots__ = ({names})",
-        f"__match_args__ = ({names})",
+        f"__match_args__: ClassVar[tuple[str, ...]] = ({names})",
         "",
         f"def __init__(self, {', '.join(parameters)}) -> None:",
         *indent(assignments or ["pass"]),

@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from codecs import utf_8_decode
 from collections.abc import Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from ottla.slices import FileSlice
 
@@ -42,21 +42,25 @@ class Message:
     """What all generated messages share: comparison and display, field by field."""
 
     __slots__ = ()
-    __match_args__: tuple[str, ...] = ()
+    __match_args__: ClassVar[tuple[str, ...]] = ()
 
     def write(self, writer: Writer, version: int) -> None:
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
-        if type(self) is not type(other):
+        if not isinstance(other, Message) or type(self) is not type(other):
             return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__match_args__)
+        return field_values(self) == field_values(other)
 
     __hash__ = None  # type: ignore[assignment]  # a message is mutable
 
     def __repr__(self) -> str:
-        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
+        fields = ", ".join(f"{name}={value!r}" for name, value in field_values(self).items())
         return f"{type(self).__name__}({fields})"
+
+
+def field_values(message: Message) -> dict[str, object]:
+    return {name: getattr(message, name) for name in message.__match_args__}
 
 
 class Writer:
@@ -251,8 +255,8 @@ def read_long_size(data: Buffer, position: int) -> tuple[int, int]:
 
 def read_numbers(data: Buffer, position: int, count: int, code: str) -> tuple[list[int], int]:
     """`count` integers of one width; `code` is struct's letter for it."""
-    numbers = struct.Struct(f">{count}{code}")
-    return list(numbers.unpack_from(data, position)), position + numbers.size
+    layout = f">{count}{code}"  # struct keeps the last hundred of them compiled
+    return list(struct.unpack_from(layout, data, position)), position + struct.calcsize(layout)
 
 
 def read_uuids(data: Buffer, position: int, count: int) -> tuple[list[bytes], int]:
