@@ -6,7 +6,7 @@ import struct
 from typing import cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.slices import FileSlice
@@ -34,6 +34,9 @@ from ottla.wire.primitives import Message, Part
 FRAME_BYTES_MAX = 4 * 1024 * 1024
 SERVED = {api.key: (api.version_min, api.version_max) for api in APIS.values()}
 SERVED[ApiKey.PRODUCE] = (0, 13)  # as advertised
+
+
+UNHURRIED = settings(deadline=None)  # a busy machine is no failure
 
 
 class ZeroFile:
@@ -135,6 +138,7 @@ def test_several_requests_in_one_buffer() -> None:
     assert connection.pending() == 20
 
 
+@UNHURRIED
 @given(pieces=st.lists(st.integers(1, 200), min_size=1, max_size=60))
 def test_pieces_of_any_size_give_the_same_requests(pieces: list[int]) -> None:
     peer = Peer()
@@ -262,11 +266,13 @@ def test_an_unknown_version_of_api_versions_is_answered_in_v0(version: int) -> N
     assert reply == struct.pack(">iihi", 10, 77, 35, 0)
 
 
+@UNHURRIED
 @given(data=st.binary(max_size=300))
 def test_random_bytes_raise_nothing_but_protocol_errors(data: bytes) -> None:
     converse(data)
 
 
+@UNHURRIED
 @given(
     api_key=st.sampled_from(sorted(SERVED)),
     version=st.integers(-1, 18),
@@ -279,6 +285,7 @@ def test_random_bodies_raise_nothing_but_protocol_errors(
     converse(struct.pack(">i", len(data)) + data)
 
 
+@UNHURRIED
 @given(data=st.data())
 def test_bytes_changed_at_random_raise_nothing_but_protocol_errors(data: st.DataObject) -> None:
     changed = bytearray(frame(produce(b"r" * 80), ApiKey.PRODUCE, 9))
@@ -345,6 +352,7 @@ def test_requests_without_a_reply_leave_no_hole() -> None:
     assert len(connection.reply(fourth, None)) == 1
 
 
+@UNHURRIED
 @given(order=st.permutations(range(12)), holes=st.sets(st.integers(0, 11)))
 def test_any_order_of_replies_gives_the_order_of_requests(
     order: list[int], holes: set[int]
