@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from ottla.cluster import decisions, layout
-from ottla.cluster.decisions import Dice, NewTopic
+from ottla.cluster.decisions import Dice, NewTopic, write_config
 from ottla.cluster.image import Config, Image, Topic
 from ottla.cluster.membership import random_uuid
 from ottla.cluster.metadata import Metadata
@@ -41,6 +41,8 @@ PRODUCER_ID_MAX = 2**63 - 1
 
 Result = TypeVar("Result")
 Decision = Callable[[Image], tuple[list[Write], Result]]
+ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""From the configs that are set to those that shall be; KafkaError refuses."""
 
 log = logging.getLogger("ottla.cluster")
 
@@ -135,25 +137,31 @@ class Controller:
     async def delete_topics(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
         return await self._for_each(names, decisions.delete_topic, validate_only=False)
 
-    async def alter_topic_config(self, name: str, values: Mapping[str, str]) -> None:
-        """Replace all that is set for a topic. The values have been validated."""
+    async def alter_topic_config(
+        self, name: str, change: ConfigChange, *, validate_only: bool = False
+    ) -> None:
+        """Set a topic's own configs to what `change` makes of those that are set now."""
 
         def decide(image: Image) -> tuple[list[Write], None]:
             topic = image.topics.get(name)
             if topic is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            values = change(topic.configs)
             key = layout.topic_config_key(name)
-            return decisions.write_config(key, topic.config, values), None
+            return ([] if validate_only else write_config(key, topic.config, values)), None
 
         await self._carry_out(decide)
 
-    async def alter_broker_config(self, name: str, values: Mapping[str, str]) -> None:
-        """Replace all that is set at run time for a broker, or for all of them ('')."""
+    async def alter_broker_config(
+        self, name: str, change: ConfigChange, *, validate_only: bool = False
+    ) -> None:
+        """The same for what is set at run time for a broker, or for all of them ('')."""
 
         def decide(image: Image) -> tuple[list[Write], None]:
             present = image.broker_configs.get(name, Config())
+            values = change(present.values)
             key = layout.broker_config_key(name)
-            return decisions.write_config(key, present, values), None
+            return ([] if validate_only else write_config(key, present, values)), None
 
         await self._carry_out(decide)
 
