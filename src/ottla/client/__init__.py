@@ -7,6 +7,7 @@ confluent-kafka is imported in this room and nowhere else.
 
 from __future__ import annotations
 
+from ottla.client.admin import Admin
 from ottla.client.consumer import Consumer, RebalanceListener
 from ottla.client.delivery import Delivery
 from ottla.client.producer import Producer, Sending
@@ -15,6 +16,7 @@ from ottla.client.serde import Serde
 from ottla.errors import ErrorCode, KafkaError
 
 __all__ = [
+    "Admin",
     "Consumer",
     "Delivered",
     "Delivery",

@@ -1,0 +1,291 @@
+"""Plain blocking connections to brokers, for what librdkafka's admin client can't ask.
+
+A Line speaks to one broker, Lines to those of a cluster. TLS is done here, and SASL PLAIN; who
+needs another mechanism is told so.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from ottla.client.delivery import Setting
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.apis import APIS, ApiKey
+from ottla.wire.connection import ProtocolError
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.wire.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.wire.peer import Peer
+from ottla.wire.primitives import Message
+
+CONNECT_S_MAX: Final = 5.0
+RECEIVE_BYTES: Final = 64 * 1024
+CLIENT_ID: Final = "ottla"
+
+R = TypeVar("R", bound=Message)
+
+
+@dataclass(slots=True, frozen=True)
+class Node:
+    """A broker's address."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+    fenced: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class Line:
+    """One connection to one broker: a request, its response, the next."""
+
+    def __init__(
+        self, host: str, port: int, *, settings: Mapping[str, Setting], timeout_s: float
+    ) -> None:
+        self.address = f"{host}:{port}"
+        self._peer = Peer()
+        self._settings = settings
+        self._timeout_s = timeout_s
+        self._socket = self._connect(host, port)
+        try:
+            self.versions = self._ask_versions()
+            self._authenticate()
+        except BaseException:
+            self.close()
+            raise
+
+    def call(self, request: Message, api_key: int, response: type[R]) -> R:
+        """Ask, and wait; in the newest version that both sides know."""
+        api = APIS[api_key]
+        low, high = self.versions.get(api_key, (1, 0))
+        version = min(high, api.version_max)
+        if version < max(low, api.version_min):
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, f"{self.address} does not serve {api.name}"
+            )
+        return self._ask(request, api_key, version, response)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _connect(self, host: str, port: int) -> socket.socket:
+        try:
+            plain = socket.create_connection((host, port), timeout=CONNECT_S_MAX)
+            plain.settimeout(self._timeout_s)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if "SSL" in _protocol(self._settings):
+                return _tls(self._settings).wrap_socket(plain, server_hostname=host)
+            return plain
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise KafkaError(
+                ErrorCode.BROKER_NOT_AVAILABLE, f"cannot reach {self.address}: {reason}"
+            ) from None
+
+    def _ask(self, request: Message, api_key: int, version: int, response: type[R]) -> R:
+        try:
+            for part in self._peer.request(request, api_key, version, CLIENT_ID):
+                assert isinstance(part, (bytes, bytearray, memoryview))
+                self._socket.sendall(part)
+            while (answer := self._peer.next_response()) is None:
+                data = self._socket.recv(RECEIVE_BYTES)
+                if not data:
+                    raise KafkaError(
+                        ErrorCode.NETWORK_EXCEPTION, f"{self.address} closed the connection"
+                    )
+                self._peer.receive_data(data)
+        except TimeoutError:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{self.address} did not answer {APIS[api_key].name} in {self._timeout_s} s",
+            ) from None
+        except (OSError, ProtocolError) as error:
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{self.address}: {error}") from error
+        body = answer.body
+        assert isinstance(body, response)
+        return body
+
+    def _ask_versions(self) -> dict[int, tuple[int, int]]:
+        """KIP-511: a broker that does not know our version says which ones it knows."""
+        for version in (APIS[ApiKey.API_VERSIONS].version_max, 0):
+            request = ApiVersionsRequest(
+                client_software_name="ottla", client_software_version="0.1.0"
+            )
+            answer = self._ask(request, ApiKey.API_VERSIONS, version, ApiVersionsResponse)
+            if answer.error_code == 0:
+                break
+        check(answer.error_code, "")
+        return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+
+    def _authenticate(self) -> None:
+        if "SASL" not in _protocol(self._settings):
+            return
+        mechanism = str(self._settings.get("sasl.mechanism", "GSSAPI"))
+        if mechanism != "PLAIN":
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+                f"this command knows SASL PLAIN only, not {mechanism}",
+            )
+        hands = self.call(
+            SaslHandshakeRequest(mechanism=mechanism), ApiKey.SASL_HANDSHAKE, SaslHandshakeResponse
+        )
+        check(hands.error_code, f"{self.address} does not offer SASL {mechanism}")
+        user = str(self._settings.get("sasl.username", ""))
+        password = str(self._settings.get("sasl.password", ""))
+        answer = self.call(
+            SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode()),
+            ApiKey.SASL_AUTHENTICATE,
+            SaslAuthenticateResponse,
+        )
+        check(answer.error_code, answer.error_message)
+
+
+class Lines:
+    """Connections to the brokers of one cluster, opened when they are needed."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        settings: Mapping[str, Setting] | None = None,
+        timeout_s: float = 30.0,
+    ) -> None:
+        self._bootstrap = parse_servers(bootstrap_servers)
+        self._settings = settings or {}
+        self._timeout_s = timeout_s
+        self._first: Line | None = None
+        self._lines: dict[int, Line] = {}
+        self._nodes: dict[int, Node] = {}
+        self.controller_id = -1
+        self.cluster_id = ""
+
+    def call(
+        self, request: Message, api_key: int, response: type[R], *, node_id: int | None = None
+    ) -> R:
+        """Ask one broker: any that answers, or the one with `node_id`."""
+        line = self.first if node_id is None else self.line(node_id)
+        return line.call(request, api_key, response)
+
+    @property
+    def first(self) -> Line:
+        """The line to the first of the bootstrap servers that answers."""
+        if self._first is None:
+            self._first = self._open_first()
+        return self._first
+
+    def line(self, node_id: int) -> Line:
+        if node_id not in self._lines:
+            node = self.nodes().get(node_id)
+            if node is None:
+                raise KafkaError(
+                    ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not available"
+                )
+            self._lines[node_id] = self._open(node.host, node.port)
+        return self._lines[node_id]
+
+    def nodes(self) -> dict[int, Node]:
+        """Every live broker, by its id."""
+        if not self._nodes:
+            request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+            answer = self.call(request, ApiKey.METADATA, MetadataResponse)
+            self._nodes = {
+                each.node_id: Node(each.node_id, each.host, each.port, each.rack)
+                for each in answer.brokers
+            }
+            self.controller_id = answer.controller_id
+            self.cluster_id = answer.cluster_id or ""
+        return self._nodes
+
+    def close(self) -> None:
+        for line in (*self._lines.values(), *filter(None, [self._first])):
+            line.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _open_first(self) -> Line:
+        failure: KafkaError | None = None
+        for host, port in self._bootstrap:
+            try:
+                return self._open(host, port)
+            except KafkaError as error:
+                failure = error
+        assert failure is not None
+        raise failure
+
+    def _open(self, host: str, port: int) -> Line:
+        return Line(host, port, settings=self._settings, timeout_s=self._timeout_s)
+
+
+def parse_servers(bootstrap_servers: str) -> list[tuple[str, int]]:
+    """`host:port,[::1]:port`; KafkaError says which part is not an address."""
+    servers = []
+    for each in bootstrap_servers.split(","):
+        host, colon, port = each.strip().rpartition(":")
+        host = host.removeprefix("PLAINTEXT://").strip("[]")
+        if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, f"Invalid url in bootstrap.servers: {each.strip()}"
+            )
+        servers.append((host, int(port)))
+    return servers
+
+
+def probe(bootstrap_servers: str, timeout_s: float = CONNECT_S_MAX) -> None:
+    """Is anybody there? librdkafka would go on trying; a person at a prompt wants to know."""
+    deadline = time.monotonic() + timeout_s
+    reasons = []
+    for host, port in parse_servers(bootstrap_servers):
+        try:
+            left = max(0.1, deadline - time.monotonic())
+            socket.create_connection((host, port), timeout=left).close()
+            return
+        except OSError as error:
+            reasons.append(f"{host}:{port}: {error.strerror or error}")
+    raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "cannot reach " + ", ".join(reasons))
+
+
+def check(code: int, message: str | None) -> None:
+    """Raise what a response's error code says."""
+    if code:
+        raise KafkaError(ErrorCode(code), message or "")
+
+
+def _protocol(settings: Mapping[str, Setting]) -> str:
+    return str(settings.get("security.protocol", "PLAINTEXT")).upper()
+
+
+def _tls(settings: Mapping[str, Setting]) -> ssl.SSLContext:
+    authority = settings.get("ssl.ca.location")
+    context = ssl.create_default_context(cafile=str(authority) if authority else None)
+    if str(settings.get("ssl.endpoint.identification.algorithm", "https")).lower() in ("", "none"):
+        context.check_hostname = False
+    certificate = settings.get("ssl.certificate.location")
+    if certificate:
+        key = settings.get("ssl.key.location")
+        password = settings.get("ssl.key.password")
+        context.load_cert_chain(
+            str(certificate), str(key) if key else None, str(password) if password else None
+        )
+    return context

@@ -1,0 +1,97 @@
+"""The two ways to a cluster that an Admin shares: librdkafka's admin client, and plain lines."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import logging
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, Final, TypeVar
+
+import confluent_kafka
+from confluent_kafka.admin import AdminClient
+
+from ottla.client.delivery import Setting
+from ottla.client.failures import failure_of
+from ottla.client.lines import Lines, probe
+from ottla.client.settings import client_with, translate
+from ottla.errors import ErrorCode, KafkaError
+
+TIMEOUT_S: Final = 30.0
+
+_K = TypeVar("_K")
+
+log = logging.getLogger("ottla.client")
+
+
+class Session:
+    """Both are opened at their first use: most commands need one of them."""
+
+    def __init__(
+        self, bootstrap_servers: str, settings: Mapping[str, Setting], timeout_s: float
+    ) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.settings = translate(settings)
+        self.timeout_s = timeout_s
+        self._opened: list[Lines] = []
+
+    @cached_property
+    def lines(self) -> Lines:
+        lines = Lines(self.bootstrap_servers, settings=self.settings, timeout_s=self.timeout_s)
+        self._opened.append(lines)
+        return lines
+
+    @cached_property
+    def librdkafka(self) -> AdminClient:
+        probe(self.bootstrap_servers)
+        wishes: dict[str, Any] = {
+            "bootstrap.servers": self.bootstrap_servers,
+            **self.settings,
+            "error_cb": _on_error,
+            "log_level": 0,
+        }
+        return client_with(AdminClient, wishes)
+
+    def wait(self, future: concurrent.futures.Future[Any]) -> Any:
+        """What a future of librdkafka's gives; its failure as ours."""
+        try:
+            return future.result(self.timeout_s)
+        except confluent_kafka.KafkaException as error:
+            raise failure_of(error) from None
+        except concurrent.futures.TimeoutError:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{self.bootstrap_servers} did not answer in {self.timeout_s} s",
+            ) from None
+
+    def wait_each(
+        self,
+        futures: Mapping[_K, concurrent.futures.Future[Any]],
+        of: Callable[[Any], Any] = lambda result: None,
+    ) -> dict[_K, Any]:
+        """For each, `of(result)` or the KafkaError that it failed with."""
+        results: dict[_K, Any] = {}
+        for key, future in futures.items():
+            try:
+                results[key] = of(self.wait(future))
+            except KafkaError as error:
+                results[key] = error
+        return results
+
+    def call(self, what: Callable[..., Any], *arguments: object, **named: object) -> Any:
+        """A call into librdkafka that may fail at once."""
+        try:
+            return what(*arguments, **named)
+        except confluent_kafka.KafkaException as error:
+            raise failure_of(error) from None
+        except (ValueError, TypeError) as error:  # how confluent-kafka refuses arguments
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+    def close(self) -> None:
+        for lines in self._opened:
+            lines.close()
+        self.__dict__.pop("librdkafka", None)
+
+
+def _on_error(error: confluent_kafka.KafkaError) -> None:
+    log.debug("%s", error)

@@ -1,0 +1,215 @@
+"""Topics: create, delete, describe, grow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewTopic as _NewTopic  # type: ignore[attr-defined]
+
+from ottla.client.lines import check
+from ottla.client.session import Session
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
+from ottla.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from ottla.wire.primitives import ZERO_UUID
+
+INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+PARTITIONS_PER_RESPONSE: Final = 2000
+
+
+@dataclass(slots=True, frozen=True)
+class NewTopic:
+    """A wish. None means the broker's default."""
+
+    name: str
+    partitions: int | None = None
+    replication_factor: int | None = None
+    replicas: tuple[tuple[int, ...], ...] = ()
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True, frozen=True)
+class PartitionDescription:
+    partition: int
+    leader: int  # -1: none
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...] = ()
+    elr: tuple[int, ...] | None = None  # None: the broker does not say (KIP-966)
+    last_known_elr: tuple[int, ...] | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class TopicDescription:
+    name: str
+    topic_id: bytes
+    internal: bool
+    partitions: tuple[PartitionDescription, ...]
+
+
+class Topics:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def names(self, *, internal: bool = True) -> list[str]:
+        session = self._session
+        found = session.call(session.librdkafka.list_topics, timeout=session.timeout_s)
+        return sorted(each for each in found.topics if internal or each not in INTERNAL)
+
+    def create(
+        self,
+        name: str,
+        partitions: int | None = None,
+        *,
+        replication_factor: int | None = None,
+        replicas: Iterable[Iterable[int]] = (),
+        configs: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        assignment = tuple(tuple(each) for each in replicas)
+        wish = NewTopic(name, partitions, replication_factor, assignment, configs or {})
+        result = self.create_all([wish], validate_only=validate_only)[name]
+        if result is not None:
+            raise result
+
+    def create_all(
+        self, wishes: Iterable[NewTopic], *, validate_only: bool = False
+    ) -> dict[str, KafkaError | None]:
+        """For each topic None, or why it could not be created."""
+        session = self._session
+        news = [_as_librdkafka(each) for each in wishes]
+        futures = session.call(
+            session.librdkafka.create_topics,
+            news,
+            validate_only=validate_only,
+            request_timeout=session.timeout_s,
+        )
+        return session.wait_each(futures)
+
+    def delete(self, *names: str) -> dict[str, KafkaError | None]:
+        """For each topic None, or why it could not be deleted."""
+        session = self._session
+        futures = session.call(
+            session.librdkafka.delete_topics, list(names), request_timeout=session.timeout_s
+        )
+        return session.wait_each(futures)
+
+    def grow(self, name: str, partitions: int, replicas: Iterable[Iterable[int]] = ()) -> None:
+        """Give the topic `partitions` partitions in all; `replicas` are those of the new ones."""
+        session = self._session
+        assignment = [list(each) for each in replicas]
+        wish = (
+            NewPartitions(name, partitions, assignment)
+            if assignment
+            else NewPartitions(name, partitions)
+        )
+        futures = session.call(
+            session.librdkafka.create_partitions, [wish], request_timeout=session.timeout_s
+        )
+        session.wait(futures[name])
+
+    def describe(
+        self, *names: str, partitions_per_response: int = PARTITIONS_PER_RESPONSE
+    ) -> dict[str, TopicDescription | KafkaError]:
+        """For each topic its description, or why there is none."""
+        if ApiKey.DESCRIBE_TOPIC_PARTITIONS in self._session.lines.first.versions:
+            return self._describe(names, partitions_per_response)
+        return self._describe_by_metadata(names)
+
+    def name_of(self, topic_id: bytes) -> str:
+        """The name of the topic with this id (KIP-516)."""
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(topic_id=topic_id)], allow_auto_topic_creation=False
+        )
+        answer = self._session.lines.call(request, ApiKey.METADATA, MetadataResponse)
+        for topic in answer.topics:
+            check(topic.error_code, "")
+            if topic.name is not None:
+                return topic.name
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+
+    def _describe(
+        self, names: Iterable[str], limit: int
+    ) -> dict[str, TopicDescription | KafkaError]:
+        results: dict[str, TopicDescription | KafkaError] = {}
+        request = DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(each) for each in sorted(set(names))],
+            response_partition_limit=limit,
+        )
+        while True:  # each answer brings at least one partition, or the cursor is None
+            answer = self._session.lines.call(
+                request, ApiKey.DESCRIBE_TOPIC_PARTITIONS, DescribeTopicPartitionsResponse
+            )
+            for topic in answer.topics:
+                _add(results, topic)
+            if answer.next_cursor is None:
+                return results
+            request.cursor = answer.next_cursor
+
+    def _describe_by_metadata(
+        self, names: Iterable[str]
+    ) -> dict[str, TopicDescription | KafkaError]:
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=each) for each in sorted(set(names))],
+            allow_auto_topic_creation=False,
+        )
+        answer = self._session.lines.call(request, ApiKey.METADATA, MetadataResponse)
+        results: dict[str, TopicDescription | KafkaError] = {}
+        for topic in answer.topics:
+            _add(results, topic)
+        return results
+
+
+def _add(results: dict[str, TopicDescription | KafkaError], topic: Any) -> None:
+    """A topic of either response; one that came in two answers is put together."""
+    name = topic.name or ""
+    if topic.error_code:
+        results[name] = KafkaError(ErrorCode(topic.error_code))
+        return
+    earlier = results.get(name)
+    before = earlier.partitions if isinstance(earlier, TopicDescription) else ()
+    partitions = (*before, *(_partition(each) for each in topic.partitions))
+    results[name] = TopicDescription(
+        name,
+        topic.topic_id or ZERO_UUID,
+        topic.is_internal,
+        tuple(sorted(partitions, key=lambda each: each.partition)),
+    )
+
+
+def _partition(found: Any) -> PartitionDescription:
+    elr = getattr(found, "eligible_leader_replicas", None)
+    last = getattr(found, "last_known_elr", None)
+    return PartitionDescription(
+        found.partition_index,
+        found.leader_id,
+        found.leader_epoch,
+        tuple(found.replica_nodes),
+        tuple(found.isr_nodes),
+        tuple(found.offline_replicas),
+        None if elr is None else tuple(elr),
+        None if last is None else tuple(last),
+    )
+
+
+def _as_librdkafka(wish: NewTopic) -> _NewTopic:
+    named: dict[str, Any] = {"config": dict(wish.configs)}
+    if wish.replicas:
+        named["replica_assignment"] = [list(each) for each in wish.replicas]
+        return _NewTopic(wish.name, len(wish.replicas), **named)
+    if wish.replication_factor is not None:
+        named["replication_factor"] = wish.replication_factor
+    return _NewTopic(wish.name, -1 if wish.partitions is None else wish.partitions, **named)
