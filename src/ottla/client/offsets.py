@@ -26,10 +26,11 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 CONSUMER: Final = -1  # who asks: no replica
 
-_SPECS: Final = {
-    LATEST: OffsetSpec.latest(),
-    EARLIEST: OffsetSpec.earliest(),
-    MAX_TIMESTAMP: OffsetSpec.max_timestamp(),
+_Spec: Any = OffsetSpec  # its methods have no types
+_SPECS: Final[dict[int, Any]] = {
+    LATEST: _Spec.latest(),
+    EARLIEST: _Spec.earliest(),
+    MAX_TIMESTAMP: _Spec.max_timestamp(),
 }
 
 
@@ -56,7 +57,7 @@ class Offsets:
         if time_ms < MAX_TIMESTAMP:
             return self._find_by_wire(wanted, time_ms)
         session = self._session
-        spec = _SPECS[time_ms] if time_ms < 0 else OffsetSpec.for_timestamp(time_ms)
+        spec = _SPECS[time_ms] if time_ms < 0 else _Spec.for_timestamp(time_ms)
         futures = session.call(
             session.librdkafka.list_offsets,
             {confluent_kafka.TopicPartition(*each): spec for each in wanted},
