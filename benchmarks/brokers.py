@@ -95,7 +95,10 @@ def start_broker(name: str, directory: Path, commands: Commands) -> Broker:
 
 def _spawn_and_wait(command: list[str], directory: Path, port: int) -> tuple[Spawned, float]:
     start = time.perf_counter()
-    server = spawn(command, log=directory / "server.log")
+    try:
+        server = spawn(command, log=directory / "server.log")
+    except OSError as error:
+        raise StartError(f"cannot run {command[0]}: {error}") from None
     try:
         wait_for_first_record(server, port)
     except BaseException:
