@@ -1,0 +1,1 @@
+"""`ottla <verb>`, and Kafka's own tools under their own names."""

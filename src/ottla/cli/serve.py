@@ -1,0 +1,59 @@
+"""`ottla serve`: a broker in the foreground. Imports nothing that a broker does not need."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+EXAMPLES = """\
+examples:
+  ottla serve                                        a broker on 127.0.0.1:9092, data in ./data
+  ottla serve server.properties                      with Kafka's own properties file
+  ottla serve --override listeners=PLAINTEXT://0.0.0.0:9092 --override num.partitions=3
+"""
+
+
+def main(argv: list[str], *, prog: str = "ottla serve", file_required: bool = False) -> int:
+    from ottla.broker.process import run
+    from ottla.config import ConfigError, ServerConfig
+
+    arguments = _parser(prog, file_required).parse_args(argv)
+    overrides = dict(_property(text) for text in arguments.override)
+    if arguments.properties is None:
+        overrides.setdefault("log.dirs", "./data")
+    try:
+        config = ServerConfig.load(arguments.properties, overrides)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return run(config)
+
+
+def _parser(prog: str, file_required: bool) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        description="Start a broker.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "properties",
+        nargs=None if file_required else "?",
+        metavar="server.properties",
+        help="a file of Kafka's broker properties",
+    )
+    parser.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="set a property; wins over the file; may be given again",
+    )
+    return parser
+
+
+def _property(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        sys.exit(f"--override {text}: expected NAME=VALUE, such as num.partitions=3")
+    return name.strip(), value.strip()
