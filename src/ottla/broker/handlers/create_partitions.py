@@ -1,0 +1,54 @@
+"""CreatePartitions (key 37), v0 to v3.
+
+Lets topics grow. New partitions are led and visible when the response is sent; records with keys go
+to other partitions from then on, which is the client's business.
+
+v3  throttling quota (KIP-599)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Sequence
+
+from ottla.broker.context import Context
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+
+
+def handle(ctx: Context, request: CreatePartitionsRequest) -> Awaitable[CreatePartitionsResponse]:
+    return _create(ctx, request)
+
+
+async def _create(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    times = Counter(topic.name for topic in request.topics)
+    duplicate = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    results: dict[str, KafkaError | None] = {
+        name: duplicate for name, count in times.items() if count > 1
+    }
+    counts: dict[str, tuple[int, Sequence[Sequence[int]] | None]] = {}
+    for topic in request.topics:
+        if topic.name not in results:
+            replicas = None
+            if topic.assignments is not None:
+                replicas = [assignment.broker_ids for assignment in topic.assignments]
+            counts[topic.name] = (topic.count, replicas)
+    try:
+        results |= await ctx.broker.controller.create_partitions(
+            counts, validate_only=request.validate_only
+        )
+    except KafkaError as error:
+        results |= dict.fromkeys(counts, error)
+    return CreatePartitionsResponse(results=[_result(name, results[name]) for name in times])
+
+
+def _result(name: str, failure: KafkaError | None) -> CreatePartitionsTopicResult:
+    if failure is None:
+        return CreatePartitionsTopicResult(name=name)
+    return CreatePartitionsTopicResult(
+        name=name, error_code=failure.code, error_message=failure.message or None
+    )

@@ -1,0 +1,101 @@
+"""CreateTopics (key 19), v2 to v7.
+
+Each topic of a request succeeds or fails by itself; those that succeed are on disk, led and
+visible when the response is sent. -1 partitions or replicas means the broker's default.
+
+v4  -1 means the default       v5  configs of the new topic (KIP-525)
+v6  throttling quota (KIP-599) v7  topic ids (KIP-516)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable
+
+from ottla.broker.context import Context
+from ottla.broker.topic_configs import topic_entries
+from ottla.cluster.decisions import NewTopic
+from ottla.cluster.image import Topic
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+
+def handle(ctx: Context, request: CreateTopicsRequest) -> Awaitable[CreateTopicsResponse]:
+    return _create(ctx, request)
+
+
+async def _create(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    results: dict[str, Topic | KafkaError] = {}
+    wishes = []
+    times = Counter(topic.name for topic in request.topics)
+    for topic in request.topics:
+        try:
+            if times[topic.name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            wishes.append(_wish(topic))
+        except KafkaError as error:
+            results[topic.name] = error
+    try:
+        results |= await ctx.broker.controller.create_topics(
+            wishes, validate_only=request.validate_only
+        )
+    except KafkaError as error:
+        results |= {wish.name: error for wish in wishes}
+    return CreateTopicsResponse(
+        topics=[_result(ctx, name, results[name], request.validate_only) for name in times]
+    )
+
+
+def _wish(topic: CreatableTopic) -> NewTopic:
+    assignment = {each.partition_index: each.broker_ids for each in topic.assignments}
+    if len(assignment) != len(topic.assignments):
+        times = Counter(each.partition_index for each in topic.assignments)
+        twice = next(index for index, count in times.items() if count > 1)
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Found multiple manual partition assignments for partition {twice}",
+        )
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        assignment,
+        {config.name: config.value for config in topic.configs},
+    )
+
+
+def _result(
+    ctx: Context, name: str, result: Topic | KafkaError, validate_only: bool
+) -> CreatableTopicResult:
+    if isinstance(result, KafkaError):
+        # The Java client wants an array of configs even here (KIP-525), so an empty one.
+        return CreatableTopicResult(
+            name=name,
+            error_code=result.code,
+            error_message=result.message or None,
+            configs=[],
+        )
+    described = CreatableTopicResult(
+        name=name,
+        num_partitions=len(result.partitions),
+        replication_factor=result.replication_factor,
+        configs=[
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.sensitive,
+            )
+            for entry in topic_entries(ctx.broker.config, result.configs)
+        ],
+    )
+    if not validate_only:  # what was only tried has no id by which it could be found
+        described.topic_id = result.id
+    return described

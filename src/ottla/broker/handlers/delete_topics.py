@@ -1,0 +1,99 @@
+"""DeleteTopics (key 20), v1 to v6.
+
+A deleted topic is gone for every client when the response is sent; its files are removed a
+little later (file.delete.delay.ms).
+
+v3  TOPIC_DELETION_DISABLED    v5  error messages    v6  topics by id (KIP-516)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable
+
+from ottla.broker.context import Context
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from ottla.wire.primitives import ZERO_UUID
+
+BY_ID_FROM = 6
+DISABLED_CODE_FROM = 3
+
+
+def handle(ctx: Context, request: DeleteTopicsRequest) -> Awaitable[DeleteTopicsResponse]:
+    return _delete(ctx, request)
+
+
+async def _delete(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    asked = request.topics
+    if ctx.version < BY_ID_FROM:
+        asked = [DeleteTopicState(name=name) for name in request.topic_names]
+    times = Counter((topic.name, topic.topic_id) for topic in asked)
+    results: list[DeletableTopicResult] = []
+    found: dict[str, DeletableTopicResult] = {}
+    for name, topic_id in times:
+        result = DeletableTopicResult(name=name, topic_id=topic_id)
+        results.append(result)
+        try:
+            known = _find(ctx, name, topic_id, times[name, topic_id])
+            if known in found:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    "The provided topic name maps to an ID that was already supplied.",
+                )
+            found[known] = result
+        except KafkaError as error:
+            _refuse(result, error)
+    await _delete_found(ctx, found)
+    return DeleteTopicsResponse(responses=results)
+
+
+async def _delete_found(ctx: Context, found: dict[str, DeletableTopicResult]) -> None:
+    topics = ctx.broker.image.topics
+    for name, result in found.items():
+        result.name = name
+        result.topic_id = topics[name].id
+    try:
+        outcomes = await ctx.broker.controller.delete_topics(found)
+    except KafkaError as error:
+        outcomes = dict.fromkeys(found, error)
+    for name, failure in outcomes.items():
+        if failure is not None:
+            _refuse(found[name], failure)
+
+
+def _find(ctx: Context, name: str | None, topic_id: bytes, times: int) -> str:
+    """The name of the topic that is meant."""
+    if not ctx.broker.config.delete_topic_enable:
+        if ctx.version < DISABLED_CODE_FROM:
+            message = "This version does not support topic deletion."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+    by_id = topic_id != ZERO_UUID
+    if name is None and not by_id:
+        message = "Neither topic name nor id were specified."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    if name is not None and by_id:
+        message = "You may not specify both topic name and topic id."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    if times > 1:
+        what = "id" if by_id else "name"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
+    if name is None:
+        name = ctx.broker.image.topic_name(topic_id)
+        if not name:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+    elif name not in ctx.broker.image.topics:
+        message = "This server does not host this topic-partition."
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+    return name
+
+
+def _refuse(result: DeletableTopicResult, error: KafkaError) -> None:
+    result.error_code = error.code
+    result.error_message = error.message or None

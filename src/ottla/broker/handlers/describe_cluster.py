@@ -1,0 +1,53 @@
+"""DescribeCluster (key 60), v0 to v2.
+
+The cluster's id, its brokers with their addresses for the listener that was used, and which of
+them is the controller.
+
+v1  endpoint type (KIP-919)    v2  fenced brokers (KIP-1073), of which there are none here
+"""
+
+from __future__ import annotations
+
+from ottla.broker.context import Context
+from ottla.broker.operations import NOT_ASKED, ON_CLUSTER
+from ottla.errors import ErrorCode
+from ottla.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+BROKERS = 1
+CONTROLLERS = 2
+
+
+def handle(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    if request.endpoint_type != BROKERS:
+        return _wrong_endpoint(request.endpoint_type)
+    image = ctx.broker.image
+    brokers = [
+        DescribeClusterBroker(broker_id=broker.id, host=host, port=port, rack=broker.rack)
+        for broker, host, port in ctx.broker.endpoints(ctx.session.listener)
+    ]
+    reachable = any(broker.broker_id == image.controller_id for broker in brokers)
+    asked = request.include_cluster_authorized_operations
+    return DescribeClusterResponse(
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id if reachable else -1,
+        brokers=brokers,
+        cluster_authorized_operations=ON_CLUSTER if asked else NOT_ASKED,
+    )
+
+
+def _wrong_endpoint(endpoint_type: int) -> DescribeClusterResponse:
+    """Only v1 and later can ask for anything else than brokers."""
+    if endpoint_type == CONTROLLERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="The request was sent to an endpoint of type BROKER, but we wanted an"
+            " endpoint of type CONTROLLER",
+        )
+    return DescribeClusterResponse(
+        error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+        error_message=f"Unsupported endpoint type {endpoint_type}",
+    )

@@ -1,0 +1,104 @@
+"""DescribeTopicPartitions (key 75), v0 (KIP-966).
+
+Topics and their partitions in the order of names, at most so many at a time: the response's cursor
+says where the next request goes on. No topics named means all of them. The arrays of
+eligible leaders are never null, which the Java client relies on.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.context import Context
+from ottla.broker.operations import ON_TOPIC
+from ottla.cluster.decisions import check_topic_name
+from ottla.cluster.image import Partition, Topic
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+
+def handle(
+    ctx: Context, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    everything = not request.topics
+    cursor = request.cursor
+    named = {topic.name for topic in request.topics}
+    names = ctx.broker.image.topics if everything else named
+    if cursor is not None and (
+        cursor.partition_index < 0 or not (everything or cursor.topic_name in named)
+    ):
+        return _refused(sorted(named))
+    start = cursor.topic_name if cursor is not None else ""
+    limit = min(
+        ctx.broker.config.max_request_partition_size_limit, request.response_partition_limit
+    )
+    return _describe(ctx, sorted(name for name in names if name >= start), cursor, max(limit, 1))
+
+
+def _describe(
+    ctx: Context, names: list[str], cursor: Cursor | None, limit: int
+) -> DescribeTopicPartitionsResponse:
+    response = DescribeTopicPartitionsResponse()
+    left = limit
+    for name in names:
+        if left == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        topic = ctx.broker.image.topics.get(name)
+        if topic is None:
+            response.topics.append(_unknown(name))
+            continue
+        first = 0
+        if cursor is not None and cursor.topic_name == name:
+            first = cursor.partition_index
+        response.topics.append(_topic(ctx, topic, topic.partitions[first : first + left]))
+        if first + left < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=first + left)
+            break
+        left -= max(len(topic.partitions) - first, 0)
+    return response
+
+
+def _topic(
+    ctx: Context, topic: Topic, partitions: tuple[Partition, ...]
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.internal,
+        partitions=[
+            DescribeTopicPartitionsResponsePartition(
+                partition_index=partition.index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+                offline_replicas=ctx.broker.offline_replicas(topic.name, partition.index),
+            )
+            for partition in partitions
+        ],
+        topic_authorized_operations=ON_TOPIC,
+    )
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        check_topic_name(name)
+    except KafkaError as error:
+        code = error.code
+    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
+
+
+def _refused(names: list[str]) -> DescribeTopicPartitionsResponse:
+    """There is no error code for the whole response: each topic bears it."""
+    code = ErrorCode.INVALID_REQUEST
+    return DescribeTopicPartitionsResponse(
+        topics=[DescribeTopicPartitionsResponseTopic(error_code=code, name=name) for name in names]
+    )
