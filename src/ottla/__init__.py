@@ -1,8 +1,15 @@
 """Ottla: an event streaming platform in Python that speaks Kafka's wire protocol."""
 
-from importlib.metadata import PackageNotFoundError, version
+from __future__ import annotations
 
-try:
-    __version__ = version("ottla")
-except PackageNotFoundError:  # a source tree that was never installed
-    __version__ = "0.0.0"
+
+def __getattr__(name: str) -> str:
+    """`ottla.__version__`, looked up when asked for: the look-up costs a tenth of a start."""
+    if name != "__version__":
+        raise AttributeError(f"module 'ottla' has no attribute {name!r}")
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("ottla")
+    except PackageNotFoundError:  # a source tree that was never installed
+        return "0.0.0"
