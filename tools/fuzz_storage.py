@@ -10,22 +10,35 @@ import random
 import shutil
 import struct
 import tempfile
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from fuzz_damage import mutate
-from fuzz_targets import NOW_MS, Finding, mend_batches, random_record
+from fuzz_targets import NOW_MS, Batches, Finding, mend_batches, random_record
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import Origin, build_batch, check_batches
 from ottla.records.control import Marker, build_marker
+from ottla.records.record import Record
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.store import LogStore, StoreError
+from ottla.testing.memory_files import MemoryFiles
 
 SCENARIOS = 24  # good directories that inputs are made from
 FILES_MAX = 200
 READS_MAX = 2000
 READ_SIZE = 4000
+HOLE_MAX = 200
 CONFIG = LogConfig(segment_bytes=40_000, index_interval_bytes=300, segment_index_bytes=4096)
+CONFIGS = (
+    CONFIG,
+    replace(CONFIG, segment_bytes=1 << 20, message_timestamp_after_max_ms=2**63 - 1),
+    replace(CONFIG, message_timestamp_type="LogAppendTime"),
+    replace(CONFIG, message_timestamp_before_max_ms=10_000),
+    replace(CONFIG, cleanup_policy=frozenset(("compact",))),
+    replace(CONFIG, compression_type="zstd"),
+    replace(CONFIG, compression_type="uncompressed"),
+)
 
 _FILE = struct.Struct(">HI")
 _SHARED_MEMORY = Path("/dev/shm")
@@ -62,6 +75,56 @@ class Storage:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(content)
             return check_directory(path, source)
+
+
+class Appends:
+    """Batches into logs of several settings: from a client, a coordinator and a leader."""
+
+    name = "appends"
+
+    def __init__(self) -> None:
+        self._batches = Batches()
+
+    def make(self, source: random.Random) -> bytes:
+        return self._batches.make(source)
+
+    def damage(self, data: bytearray, source: random.Random) -> None:
+        self._batches.damage(data, source)
+
+    def run(self, data: bytes, source: random.Random) -> bool:
+        files = MemoryFiles()
+        store = LogStore.open(["/data"], CONFIG, NOW_MS, files=files)
+        config = source.choice(CONFIGS)
+        log = store.create("topic", 0, None, config, now_ms=NOW_MS)
+        append(log)
+        taken = [check_append(log, data, origin) for origin in Origin]
+        walk(log, True)
+        end = log.end_offset
+        store.close(NOW_MS)
+        again = LogStore.open(["/data"], CONFIG, NOW_MS, files=files)
+        reopened = again.get("topic", 0)
+        if reopened is None or reopened.end_offset != end:
+            raise Finding(f"{reopened} ended at {end} before a clean end")
+        return any(taken)
+
+
+def check_append(log: Log, data: bytes, origin: Origin) -> bool:
+    """An append that fails leaves no trace."""
+    before = (log.end_offset, log.size, len(log.producers()), log.epochs.latest)
+    try:
+        if origin is Origin.LEADER:
+            appended = log.append_as_follower(memoryview(bytearray(data)), now_ms=NOW_MS)
+        else:
+            view = memoryview(bytearray(data))
+            appended = log.append(view, leader_epoch=9, now_ms=NOW_MS, origin=origin)
+    except KafkaError:
+        after = (log.end_offset, log.size, len(log.producers()), log.epochs.latest)
+        if after != before:
+            raise Finding(f"{origin.name}: {before} before, {after} after a refusal") from None
+        return False
+    if not appended.duplicate and appended.last_offset + 1 != log.end_offset:
+        raise Finding(f"{origin.name}: {appended}, but {log}")
+    return True
 
 
 class Scratch:
@@ -246,8 +309,7 @@ def walk(log: Log, scanned: bool) -> None:
     for _ in range(READS_MAX):
         found = log.read(offset, size_max=READ_SIZE, end_offset=log.end_offset)
         if found is None:
-            if scanned and offset < log.end_offset:
-                raise Finding(f"{log} gives nothing at {offset}")
+            check_hole(log, offset)
             return
         data = found.read()
         if not scanned:
@@ -268,6 +330,13 @@ def walk(log: Log, scanned: bool) -> None:
     raise Finding(f"{log} has no end")
 
 
+def check_hole(log: Log, start: int) -> None:
+    """Nothing was found at `start`: then nothing follows either, if it is not the end."""
+    for offset in range(start, min(log.end_offset, start + HOLE_MAX)):
+        if log.read(offset, size_max=READ_SIZE, end_offset=log.end_offset) is not None:
+            raise Finding(f"{log} gives nothing at {start}, but something at {offset}")
+
+
 def next_offset(data: bytes, offset: int) -> int:
     try:
         headers = check_batches(data, batch_size_max=READ_SIZE, origin=Origin.LEADER)
@@ -286,7 +355,6 @@ def ask(log: Log, source: random.Random) -> None:
 
 
 def append(log: Log) -> None:
-    data = bytearray(
-        build_batch([random_record(random.Random(1)), random_record(random.Random(2))])
-    )
-    log.append(memoryview(data), leader_epoch=9, now_ms=NOW_MS)
+    """What every log takes, whatever its settings: two records with keys."""
+    records = [Record(timestamp=NOW_MS, key=b"k%d" % n, value=b"v") for n in range(2)]
+    log.append(memoryview(bytearray(build_batch(records))), leader_epoch=9, now_ms=NOW_MS)

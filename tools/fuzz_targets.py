@@ -61,9 +61,9 @@ class Finding(Exception):
 
 
 def all_targets() -> list[Target]:
-    from fuzz_storage import Storage  # which is built on this module
+    from fuzz_storage import Appends, Storage  # which are built on this module
 
-    return [Frames(), Responses(), Batches(), Payloads(), Storage()]
+    return [Frames(), Responses(), Batches(), Payloads(), Appends(), Storage()]
 
 
 # Messages -----------------------------------------------------------------------------------------

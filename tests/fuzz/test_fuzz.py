@@ -11,17 +11,25 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
 import fuzz
+import fuzz_damage
 from fuzz_targets import Target, all_targets
 
 SEED = 20_240_229
-INPUTS = {"frames": 2000, "responses": 2500, "batches": 800, "payloads": 3000}
+INPUTS = {
+    "frames": 2000,
+    "responses": 2500,
+    "batches": 800,
+    "payloads": 3000,
+    "appends": 300,
+    "storage": 120,
+}
 
 
 @pytest.mark.parametrize("target", all_targets(), ids=lambda target: target.name)
 def test_damaged_inputs_are_refused_cleanly_or_taken(target: Target, tmp_path: Path) -> None:
     count = INPUTS[target.name]
     [tally] = fuzz.fuzz([target], SEED, seconds=60, inputs_max=count, save=tmp_path)
-    assert tally.findings == []
+    assert tally.findings == {}
     assert tally.inputs == count
     assert 0 < tally.taken < count  # both ways were walked
 
@@ -31,7 +39,7 @@ def test_good_inputs_are_taken(target: Target) -> None:
     for number in range(40):
         data = target.make(random.Random(number))
         assert fuzz.attempt(tally := fuzz.Tally(target), data) is None
-        if target.name != "payloads":  # which draws a bound that may be too small
+        if target.name != "payloads":  # these draw a bound that may be too small
             assert tally.taken == 1
 
 
@@ -39,7 +47,7 @@ def test_good_inputs_are_taken(target: Target) -> None:
 def test_a_seed_gives_the_same_inputs_again(target: Target) -> None:
     inputs = [fuzz.damaged(target, random.Random(number)) for number in range(20)]
     assert inputs == [fuzz.damaged(target, random.Random(number)) for number in range(20)]
-    assert len(set(inputs)) > 15
+    assert len(set(inputs)) > 12
 
 
 class Fragile:
@@ -50,12 +58,12 @@ class Fragile:
     def make(self, source: random.Random) -> bytes:
         return bytes(20)
 
-    def mend(self, data: bytearray, source: random.Random) -> None:
-        data[:1] = b"\x00"
+    def damage(self, data: bytearray, source: random.Random) -> None:
+        fuzz_damage.mutate(data, source)
 
     def run(self, data: bytes, source: random.Random) -> bool:
-        if b"\xff" in data[1:]:
-            raise ZeroDivisionError("as planned")
+        if b"\xff" in data:
+            raise ZeroDivisionError(f"as planned, {len(data)}")
         return True
 
 
@@ -64,10 +72,11 @@ def test_a_finding_is_printed_saved_and_found_again(
 ) -> None:
     target = Fragile()
     [tally] = fuzz.fuzz([target], SEED, seconds=60, inputs_max=2000, save=tmp_path)
-    assert 0 < len(tally.findings) <= fuzz.FINDINGS_MAX
-    assert "ZeroDivisionError: as planned" in tally.findings[0]
+    [(kind, count)] = tally.findings.items()
+    assert "ZeroDivisionError: as planned" in kind
+    assert count > 1
     output = capsys.readouterr().out
-    saved = next(tmp_path.glob("fragile-*.bin"))
+    [saved] = tmp_path.glob("fragile-*.bin")
     assert f"of seed {SEED}, saved as" in output
     assert saved.name in output
     assert fuzz.replay([target], saved) == 1
@@ -79,9 +88,9 @@ def test_an_input_that_takes_too_long_is_a_finding(monkeypatch: pytest.MonkeyPat
     assert "took" in (fuzz.attempt(fuzz.Tally(Fragile()), b"fine") or "")
 
 
-@pytest.mark.parametrize("mutation", fuzz.MUTATIONS)
+@pytest.mark.parametrize("mutation", fuzz_damage.MUTATIONS)
 @pytest.mark.parametrize("size", [0, 1, 3, 100])
-def test_mutations_take_inputs_of_any_size(mutation: fuzz.Mutation, size: int) -> None:
+def test_mutations_take_inputs_of_any_size(mutation: fuzz_damage.Mutation, size: int) -> None:
     for number in range(50):
         data = bytearray(size)
         mutation(data, random.Random(number))

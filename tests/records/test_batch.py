@@ -190,7 +190,6 @@ def test_check_refuses_negative_counts_of_a_leader(count: int, delta: int) -> No
     "fields",
     [
         {"base_offset": 1},
-        {"base_offset": -1},
         {"attributes": CONTROL_BIT},
         {"attributes": CONTROL_BIT | TRANSACTIONAL_BIT, "producer_id": 1, "producer_epoch": 0},
         {"attributes": TRANSACTIONAL_BIT},
@@ -204,6 +203,15 @@ def test_check_refuses_what_only_a_broker_may_write(fields: dict[str, int]) -> N
     assert refused(data) is ErrorCode.INVALID_RECORD
     assert taken(data, Origin.COORDINATOR)
     assert taken(data, Origin.LEADER)
+
+
+@pytest.mark.parametrize("base_offset", [-1, -(2**63), 2**63 - 1, 2**63 - 3])
+def test_check_refuses_offsets_of_a_leader_that_have_no_room(base_offset: int) -> None:
+    """The checksum does not cover the base offset: a flipped bit on a disk goes unnoticed."""
+    data = build_batch(RECORDS, base_offset=base_offset)
+    assert refused(data, Origin.LEADER) is ErrorCode.CORRUPT_MESSAGE
+    assert refused(data) is ErrorCode.INVALID_RECORD
+    assert taken(build_batch(RECORDS, base_offset=2**63 - 4), Origin.LEADER)
 
 
 def test_check_refuses_a_client_that_sets_log_append_time() -> None:

@@ -33,7 +33,7 @@ What `check_batches` answers, by who wrote the batch:
     compression type 5, 6 or 7            UNSUPPORTED_COMPRESSION_TYPE     the same     the same
     record count below 1, or not last offset delta + 1  INVALID_RECORD     the same     fine
     record count or last offset delta below 0           INVALID_RECORD     the same     the same
-    base offset other than 0                            INVALID_RECORD     fine         fine
+    base offset other than 0; a leader's out of range   INVALID_RECORD     fine  CORRUPT_MESSAGE
     a control batch                                     INVALID_RECORD     fine         fine
     a producer id without epoch or sequence             INVALID_RECORD     fine         fine
     transactional without a producer id                 INVALID_RECORD     fine         fine
@@ -74,6 +74,7 @@ DELETE_HORIZON_BIT = 0x40
 
 COMPRESSION_MAX = 4  # zstd
 SEQUENCE_MASK = 0x7FFFFFFF  # sequences go on at 0 after 2^31 - 1
+OFFSET_MAX = (1 << 63) - 2  # an end offset, which is one more, must have room as well
 NO_PRODUCER_ID = -1
 NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
@@ -279,6 +280,8 @@ def check_batches(
         if from_leader:
             if last_offset_delta < 0 or record_count < 0:
                 raise _invalid(f"{record_count} records, last offset delta {last_offset_delta}")
+            if not 0 <= base_offset <= OFFSET_MAX - last_offset_delta:
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"base offset {base_offset}")
         else:
             _check_leader_append(header, from_client)
         headers.append(header)
