@@ -61,6 +61,7 @@ class Broker:
     def command(self) -> list[str]:
         overrides = {
             "listeners": f"PLAINTEXT://{self.bootstrap}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
             "log.dirs": str(self.data_directory),
             **self.settings,
         }

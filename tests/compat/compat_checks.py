@@ -1,6 +1,6 @@
 """Checks written in another language, each shown as a test of its own.
 
-A program (kafkajs, Java, Go) holds its checks as calls `check("name", ...)`, runs them all against a
+A program (kafkajs, Java, Go) holds its checks as calls `check("name", ...)`, runs them all on a
 broker in one process (a JVM a check would cost minutes) and prints TAP: `ok name` or `not ok name`,
 with `# ` before each line of explanation. The names are read out of the source when tests are
 collected, so a check that never reports is a failure and not a gap.
