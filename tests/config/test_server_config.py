@@ -145,6 +145,9 @@ WRONG = [
         "connection.failed.authentication.delay.ms",
         "must be less than",
     ),
+    ({"listeners": "SSL://:9093"}, "listeners", "SSL is not served yet"),
+    ({"authorizer.class.name": "x.Y"}, "authorizer.class.name", "no authorizer yet"),
+    ({"zookeeper.connect": "h:2181"}, "zookeeper.connect", "no clusters yet"),
     ({"num.io.threads": "0"}, "num.io.threads", "Value must be at least 1"),
     ({"process.roles": "clown"}, "process.roles", "String must be one of"),
 ]
@@ -185,6 +188,9 @@ def test_unknown_names_are_collected_and_known_families_are_not() -> None:
         }
     )
     assert config.unknown == ("no.such.thing",)
+    assert config.notes == (
+        "set, and not used here: num.io.threads, inter.broker.protocol.version",
+    )
 
 
 @pytest.mark.parametrize(
@@ -222,14 +228,14 @@ def test_listeners_know_names_addresses_and_free_ports() -> None:
     config = ServerConfig(
         {
             "listeners": "INSIDE://[::1]:0, OUTSIDE://:9094",
-            "listener.security.protocol.map": "INSIDE:PLAINTEXT,outside:ssl",
+            "listener.security.protocol.map": "INSIDE:PLAINTEXT,outside:plaintext",
             "advertised.listeners": "INSIDE://localhost:0,OUTSIDE://example.org:443",
         }
     )
     inside, outside = config.listeners
     assert (inside.name, inside.host, inside.port) == ("INSIDE", "::1", 0)
     assert str(inside) == "INSIDE://[::1]:0"
-    assert (outside.host, outside.port, outside.security_protocol) == ("", 9094, "SSL")
+    assert (outside.host, outside.port, outside.security_protocol) == ("", 9094, "PLAINTEXT")
     told = advertise(config.advertised_listeners, {"INSIDE": 4711, "OUTSIDE": 9094})
     assert [str(listener) for listener in told] == [
         "INSIDE://localhost:4711",

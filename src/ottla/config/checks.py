@@ -9,11 +9,13 @@ if TYPE_CHECKING:
     from ottla.config.server import Problem, ServerConfig
 
 UNROUTABLE = ("0.0.0.0", "::")
+SERVED_PROTOCOLS = ("PLAINTEXT",)
 
 
 def contradictions(config: ServerConfig) -> Iterator[Problem]:
     yield from _listener_problems(config)
     yield from _connection_problems(config)
+    yield from _missing_protection(config)
     low, high = config.log_cleaner_min_compaction_lag_ms, config.log_cleaner_max_compaction_lag_ms
     if low > high:
         reason = f"must not be more than log.cleaner.max.compaction.lag.ms ({high})"
@@ -57,3 +59,17 @@ def _connection_problems(config: ServerConfig) -> Iterator[Problem]:
     if 0 <= idle <= delay:
         reason = f"must be less than connections.max.idle.ms ({idle})"
         yield "connection.failed.authentication.delay.ms", str(delay), reason
+
+
+def _missing_protection(config: ServerConfig) -> Iterator[Problem]:
+    """What would leave somebody less protected, or more alone, than they asked to be."""
+    for listener in config.listeners:
+        if listener.security_protocol not in SERVED_PROTOCOLS:
+            reason = f"{listener.security_protocol} is not served yet, only PLAINTEXT is"
+            yield "listeners", str(listener), reason
+    if config.get("authorizer.class.name"):
+        reason = "there is no authorizer yet, and nobody would be refused anything"
+        yield "authorizer.class.name", str(config.get("authorizer.class.name")), reason
+    if config.zookeeper_connect:
+        reason = "there are no clusters yet: a broker keeps its own metadata, and is alone"
+        yield "zookeeper.connect", config.zookeeper_connect, reason

@@ -145,7 +145,7 @@ class ServerConfig:
         self.dynamic_default = dict(dynamic_default or {})
         self.dynamic_broker = dict(dynamic_broker or {})
         self.unknown: tuple[str, ...] = tuple(name for name in properties if not known(name))
-        self.notes: tuple[str, ...] = ()
+        self.notes: tuple[str, ...] = _unused(properties)
         problems: list[Problem] = []
         self._values = self._parse(problems)
         if not problems:
@@ -298,10 +298,11 @@ class ServerConfig:
         names = self._values["controller.listener.names"]
         assert isinstance(names, tuple)
         if names or self._values["process.roles"]:
-            self.notes = (
+            note = (
                 "this is not a KRaft node: process.roles and controller.* are accepted and ignored,"
-                " and so are the controller's listeners",
+                " and so are the controller's listeners"
             )
+            self.notes = tuple(dict.fromkeys((*self.notes, note)))
         controllers = {name.upper() for name in names}
         return tuple(listener for listener in listeners if listener.name not in controllers)
 
@@ -316,6 +317,17 @@ class ServerConfig:
             else:
                 overrides[host.strip()] = int(count)
         self.max_connections_per_ip_overrides = overrides
+
+
+def _unused(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """One line for all that was set in vain, apart from what a KRaft file says of controllers."""
+    names = [
+        name
+        for name in properties
+        if name in RETIRED or (name in BROKER_CONFIGS and not BROKER_CONFIGS[name].used)
+        if not name.startswith(("controller.", "process.roles"))
+    ]
+    return (f"set, and not used here: {', '.join(names)}",) if names else ()
 
 
 def known(name: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.config.definition import Definition
+from ottla.config.definition import READ_ONLY, Check, ConfigType, Definition, Update, Value
 from ottla.config.tables.accepted_cluster import CLUSTER
 from ottla.config.tables.accepted_groups import NEWER_GROUPS
 from ottla.config.tables.accepted_security import SECURITY
@@ -10,14 +10,20 @@ from ottla.config.tables.general import GENERAL
 from ottla.config.tables.groups import GROUPS
 from ottla.config.tables.logs import LOGS
 
+ACCEPTED = "A property of Kafka's, which Ottla accepts and makes no use of."
+
+
+def accepted(
+    name: str, kind: ConfigType, default: Value, check: Check | None, update: Update = READ_ONLY
+) -> Definition:
+    return Definition(name, kind, default, check, ACCEPTED, update, used=False)
+
+
 BROKER_CONFIGS: dict[str, Definition] = {
     definition.name: definition for definition in GENERAL + LOGS + GROUPS
 }
 for _row in CLUSTER + NEWER_GROUPS + SECURITY:
-    _accepted = Definition(*_row)
-    _accepted.used = False
-    _accepted.doc += " (Kafka's; Ottla accepts it and makes no use of it.)"
-    BROKER_CONFIGS[_accepted.name] = _accepted
+    BROKER_CONFIGS[_row[0]] = accepted(*_row)
 
 RETIRED = frozenset(
     {
