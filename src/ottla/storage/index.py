@@ -222,8 +222,8 @@ class TimeIndex:
                 self._last = (timestamp, self.base_offset + relative)
         return self._last
 
-    def floor(self, timestamp: int) -> int:
-        """Offset of the last entry not later than `timestamp`; the base offset if there is none."""
+    def floor(self, timestamp: int) -> tuple[int, int] | None:
+        """The last entry not later than `timestamp`, as timestamp and offset."""
         data = self._loaded()
         slot = bisect_right(
             range(len(data) // TIME_ENTRY_SIZE),
@@ -231,9 +231,9 @@ class TimeIndex:
             key=lambda at: TIME_ENTRY.unpack_from(data, at * TIME_ENTRY_SIZE)[0],
         )
         if slot == 0:
-            return self.base_offset
-        relative: int = TIME_ENTRY.unpack_from(data, (slot - 1) * TIME_ENTRY_SIZE)[1]
-        return self.base_offset + relative
+            return None
+        found, relative = TIME_ENTRY.unpack_from(data, (slot - 1) * TIME_ENTRY_SIZE)
+        return found, self.base_offset + relative
 
     def entries(self) -> list[tuple[int, int]]:
         base = self.base_offset

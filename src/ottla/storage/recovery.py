@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from ottla.records.batch import BatchHeader
 from ottla.storage import checkpoints, scan
 from ottla.storage.checkpoints import DamagedError
 from ottla.storage.directory import LogDir
@@ -30,6 +32,7 @@ from ottla.storage.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    RELATIVE_OFFSET_MAX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     Segment,
@@ -40,6 +43,7 @@ from ottla.storage.snapshots import SUFFIX as SNAPSHOT_SUFFIX
 from ottla.storage.snapshots import Snapshots
 
 NAME_DIGITS = 20
+OFFSET_MAX = (1 << 63) - 1
 LEFTOVERS = (DELETED_SUFFIX, ".cleaned", ".tmp")
 
 _log = logging.getLogger("ottla.storage")
@@ -95,9 +99,9 @@ def open_log(opening: Opening) -> Log:
         files.remove(f"{path}/{name}")
     snapshots = Snapshots(files, path, found.sizes[SNAPSHOT_SUFFIX])
     segments = _segments(opening, found)
-    epochs = _read_epochs(opening, found, segments)
     producers: Producers | None = None
     first = _first_to_scan(opening, found, segments)
+    epochs = _read_epochs(opening, found, segments[:first])
     if first < len(segments):
         producers = _recover(opening, segments, first, snapshots, epochs)
     if not segments:
@@ -226,31 +230,27 @@ def _recover(
     base = segments[first].base_offset
     producers = load_producers(snapshots, segments[:first], base, opening.now_ms)
     epochs.truncate_from_end(base)
-    next_offset = base
     for slot in range(first, len(segments)):
-        segment = segments[slot]
-        damage, next_offset = _scan(opening, segment, next_offset, producers, epochs)
-        if damage:
+        limit = segments[slot + 1].base_offset if slot + 1 < len(segments) else OFFSET_MAX
+        if _scan(opening, segments[slot], limit, producers, epochs):
             _remove_after(opening, segments, slot)
             break
     return producers
 
 
 def _scan(
-    opening: Opening, segment: Segment, next_offset: int, producers: Producers, epochs: Epochs
-) -> tuple[bool, int]:
-    """Whether something had to be cut off, and the offset after what is left."""
+    opening: Opening, segment: Segment, limit: int, producers: Producers, epochs: Epochs
+) -> bool:
+    """Read one segment, all of whose offsets are below `limit`. True if some of it was cut off."""
     segment.clear_indexes()
     segment.transactions.clear()
     file = segment.open_file()
     size = segment.size = file.size()
     valid = 0
+    next_offset = segment.base_offset
     why = ""
-    next_offset = max(next_offset, segment.base_offset)
     try:
-        for header in scan.checked(file, 0, size):
-            if header.base_offset < next_offset:
-                raise DamagedError(f"offset {header.base_offset} after {next_offset - 1}")
+        for header in _in_order(scan.checked(file, 0, size), segment.base_offset, limit):
             segment.note_scanned(header)
             if header.leader_epoch > epochs.latest:
                 epochs.assign(header.leader_epoch, header.base_offset)
@@ -273,7 +273,45 @@ def _scan(
         )
     segment.forget_recent(next_offset)
     segment.close_indexes()
-    return valid < size, next_offset
+    return valid < size
+
+
+def _in_order(
+    headers: Iterator[BatchHeader], base_offset: int, limit: int
+) -> Iterator[BatchHeader]:
+    """The headers, as long as their offsets rise and stay in the segment.
+
+    No checksum covers a batch's offset. After a gap, which compaction leaves but a flipped bit may
+    feign, a batch is held back until the next one shows that it goes on from there.
+    """
+    limit = min(limit, base_offset + RELATIVE_OFFSET_MAX + 1)
+    expected = base_offset
+    held: BatchHeader | None = None
+    try:
+        for header in headers:
+            offset = header.base_offset
+            if held is not None:
+                if expected <= offset < held.next_offset:
+                    wrong, held = held, None
+                    raise DamagedError(f"offset {wrong.base_offset} leads back to {offset}")
+                yield held
+                expected = held.next_offset
+                held = None
+            if offset < expected:
+                raise DamagedError(f"offset {offset} does not follow {expected - 1}")
+            if header.next_offset > limit:
+                raise DamagedError(f"offset {header.last_offset} is beyond the segment")
+            if offset > expected:
+                held = header
+            else:
+                yield header
+                expected = header.next_offset
+    except DamagedError:
+        if held is not None:
+            yield held
+        raise
+    if held is not None:
+        yield held
 
 
 def _remove_after(opening: Opening, segments: list[Segment], slot: int) -> None:
@@ -315,9 +353,10 @@ def _drop_stray_snapshots(segments: list[Segment], snapshots: Snapshots, end_off
 
 
 def _read_epochs(opening: Opening, found: Found, segments: list[Segment]) -> Epochs:
-    """From the file; from the batches if it is missing or not what was written."""
-    if not any(segment.size for segment in segments):
-        return Epochs()
+    """From the file; from the batches if it is missing or not what was written.
+
+    `segments` are those that will not be scanned: the others tell their epochs on the way.
+    """
     why = "it is missing or empty"
     if checkpoints.LEADER_EPOCHS in found.others:
         try:
@@ -326,6 +365,8 @@ def _read_epochs(opening: Opening, found: Found, segments: list[Segment]) -> Epo
                 return Epochs(checkpoints.read_epochs(data))
         except DamagedError as damage:
             why = str(damage)
+    if not any(segment.size for segment in segments):
+        return Epochs()
     _log.warning("%s: leader epochs are read from the log: %s", opening.name, why)
     return _epochs_of(segments)
 

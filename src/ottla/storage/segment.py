@@ -315,16 +315,8 @@ class Segment:
     def _read_largest(self) -> tuple[int, int]:
         """The last entry of the time index, if the log bears it out: retention deletes by it."""
         timestamp, offset = self.time_index.last()
-        if timestamp >= 0 and offset >= self.base_offset:
-            try:
-                file = self.open_file()
-                position = self.position_of(offset)
-                if position < self.size:
-                    header = self.header_at(file, position)
-                    if header.max_timestamp == timestamp and header.last_offset == offset:
-                        return timestamp, offset
-            except DamagedError:
-                pass
+        if timestamp >= 0 and self._bears_out(timestamp, offset):
+            return timestamp, offset
         if self.max_timestamp == UNKNOWN:  # `position_of` may have rebuilt and so found it
             self.rebuild_indexes("the time index does not fit the log")
         return self.max_timestamp, self.max_timestamp_offset
@@ -343,14 +335,35 @@ class Segment:
     def find_time(self, timestamp: int, start_offset: int) -> Found | None:
         """The first record, from `start_offset` on, that is not earlier than `timestamp`."""
         file = self.open_file()
-        offset = max(self.time_index.floor(timestamp), start_offset)
-        for header in scan.headers(file, self.position_of(offset), self.size):
+        position = self._time_position(timestamp, start_offset)
+        for header in scan.headers(file, position, self.size):
             if header.max_timestamp < timestamp or header.last_offset < start_offset:
                 continue
             for found in self._records(file, header):
                 if found[1] >= timestamp and found[0] >= start_offset:
                     return found
         return None
+
+    def _time_position(self, timestamp: int, start_offset: int) -> int:
+        """Where to begin: all batches before it are earlier than `timestamp`, or not wanted."""
+        entry = self.time_index.floor(timestamp)
+        if entry is not None and not self._bears_out(*entry):
+            self.rebuild_indexes("the time index does not fit the log")
+            entry = self.time_index.floor(timestamp)
+        return self.position_of(start_offset if entry is None else max(entry[1], start_offset))
+
+    def _bears_out(self, timestamp: int, offset: int) -> bool:
+        """Whether the log has what an entry of the time index says."""
+        if offset < self.base_offset:
+            return False
+        try:
+            position = self.position_of(offset)
+            if position >= self.size:
+                return False
+            header = self.header_at(self.open_file(), position)
+        except DamagedError:
+            return False
+        return header.max_timestamp == timestamp and header.last_offset == offset
 
     def find_largest(self) -> Found | None:
         """The first record that has the largest timestamp."""

@@ -1,0 +1,105 @@
+"""What the tests of storage share: batches, logs in memory, reading as a consumer does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.records.batch import Origin, build_batch, read_header
+from ottla.records.control import Marker, build_marker
+from ottla.records.record import Record, read_records
+from ottla.storage.directory import LogDir
+from ottla.storage.files import Files
+from ottla.storage.log import Appended, Log, LogConfig
+from ottla.storage.recovery import Opening, open_log
+from ottla.storage.residents import Residents
+from ottla.testing.memory_files import MemoryFiles
+
+NOW = 1_700_000_000_000
+DIR = "/data"
+PATH = "/data/t-0"
+
+
+def batch(*values: bytes, timestamp: int = NOW, **fields: int | bool) -> bytes:
+    """One batch of records with these values; `fields` are those of `build_batch`."""
+    records = [Record(timestamp=timestamp, key=b"k", value=value) for value in values or (b"v",)]
+    return build_batch(records, **fields)
+
+
+def marker(producer_id: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0) -> bytes:
+    return build_marker(
+        Marker(commit, coordinator_epoch),
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        timestamp=NOW,
+    )
+
+
+def append(
+    log: Log,
+    data: bytes,
+    *,
+    leader_epoch: int = 0,
+    now_ms: int = NOW,
+    origin: Origin = Origin.CLIENT,
+) -> Appended:
+    view = memoryview(bytearray(data))
+    return log.append(view, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
+
+
+def open_memory_log(
+    files: Files | None = None,
+    *,
+    clean: bool = True,
+    config: LogConfig | None = None,
+    recovery_point: int = 0,
+    start_offset: int = 0,
+    residents: Residents | None = None,
+    directory: LogDir | None = None,
+    now_ms: int = NOW,
+) -> Log:
+    files = files if files is not None else MemoryFiles()
+    files.make_dir(PATH)
+    return open_log(
+        Opening(
+            directory=directory or LogDir(files, DIR),
+            path=PATH,
+            topic="t",
+            partition=0,
+            config=config or LogConfig(),
+            residents=residents or Residents(),
+            now_ms=now_ms,
+            clean=clean,
+            recovery_point=recovery_point,
+            start_offset=start_offset,
+        )
+    )
+
+
+def read_all(log: Log, *, start: int | None = None, size_max: int = 1 << 20) -> list[Record]:
+    """Every record from `start` to the end, fetched piece by piece."""
+    offset = log.start_offset if start is None else start
+    found: list[Record] = []
+    while offset < log.end_offset:
+        piece = log.read(offset, size_max=size_max, end_offset=log.end_offset)
+        if piece is None:
+            break
+        records = list(whole_records(piece.read()))
+        assert records, f"no whole batch for offset {offset}"
+        found += [record for record in records if record.offset >= offset]
+        offset = max(offset, records[-1].offset) + 1
+    return found
+
+
+def whole_records(data: bytes) -> Iterable[Record]:
+    """The records of the batches in `data`; a last one that is cut off is left out."""
+    position = 0
+    while position + 61 <= len(data):
+        header = read_header(data, position)
+        if position + header.size > len(data):
+            return
+        yield from read_records(data, header)
+        position += header.size
+
+
+def values(log: Log) -> list[bytes | None]:
+    return [record.value for record in read_all(log)]
