@@ -143,6 +143,18 @@ def test_a_file_that_is_something_else_is_not_touched(tmp_path: Path) -> None:
     assert path.read_bytes() == b"#!/bin/sh\n"
 
 
+def test_a_journal_in_use_is_not_opened_again(tmp_path: Path) -> None:
+    path = tmp_path / "metadata.journal"
+    journal = Journal(path, sync=False)
+    with pytest.raises(StoreError, match="in use by another process"):
+        Journal(path, sync=False)
+    journal.rewrite({"/a": Entry(b"1", 0)})
+    with pytest.raises(StoreError, match="in use by another process"):
+        Journal(path, sync=False)
+    journal.close()
+    assert read(path) == {"/a": Entry(b"1", 0)}
+
+
 def test_an_outgrown_journal_is_written_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ the old one and renamed over it.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import shutil
@@ -44,6 +45,7 @@ class Journal:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
+            self._lock(self._descriptor)
             self.entries = self._read()
         except BaseException:
             os.close(self._descriptor)
@@ -64,10 +66,11 @@ class Journal:
         content = MAGIC + b"".join(_frame([change]) for change in changes)
         descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
+            self._lock(descriptor)
             _write_all(descriptor, content, 0)
             self._flush(descriptor)
             os.rename(beside, self._path)
-        except OSError as error:
+        except (OSError, StoreError) as error:
             os.close(descriptor)
             raise StoreError(f"cannot write {beside}: {error}") from error
         self._flush_directory()
@@ -97,6 +100,13 @@ class Journal:
         self._cut(frames, len(data))
         self._base_size = self._size
         return entries
+
+    def _lock(self, descriptor: int) -> None:
+        """Two processes would cut off each other's unfinished writes. The lock ends with us."""
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StoreError(f"{self._path} is in use by another process") from error
 
     def _start(self) -> None:
         os.ftruncate(self._descriptor, 0)
