@@ -47,6 +47,12 @@ class GroupCoordinator:
         self._loading: dict[int, GroupShard] = {}
         self._uuid = uuid
 
+    def configure(self, config: GroupConfig) -> None:
+        """Holds from the next event on; deadlines that are set stay as they are."""
+        self.config = config
+        for shard in [*self.shards.values(), *self._loading.values()]:
+            shard.config = config
+
     # -- partitions
 
     def begin_load(self, partition: int) -> GroupShard:
@@ -217,8 +223,10 @@ class GroupCoordinator:
             return DescribedGroup(error_code=error.code, group_id=group_id)
         return described_unknown(group_id, version) if group is None else described(group)
 
-    def delete_groups(self, group_ids: list[str], *, token: Token, now_ms: int) -> list[Outcome]:
-        """One outcome for each partition; together their replies name every group once."""
+    def delete_groups(
+        self, group_ids: list[str], *, tokens: Callable[[], Token], now_ms: int
+    ) -> list[Outcome]:
+        """One outcome for each partition, with a token of its own; each group is in one of them."""
         by_shard: dict[int, list[str]] = {}
         outcomes: list[Outcome] = []
         for group_id in dict.fromkeys(group_ids):
@@ -226,10 +234,10 @@ class GroupCoordinator:
                 by_shard.setdefault(self._shard(group_id).partition, []).append(group_id)
             except KafkaError as error:
                 result = DeletableGroupResult(group_id, error.code)
-                outcomes.append(_answered(token, DeleteGroupsResponse(results=[result])))
+                outcomes.append(_answered(tokens(), DeleteGroupsResponse(results=[result])))
         for partition, names in by_shard.items():
             shard = self.shards[partition]
-            outcomes.append(shard.delete_groups(names, token=token, now_ms=now_ms))
+            outcomes.append(shard.delete_groups(names, token=tokens(), now_ms=now_ms))
         return outcomes
 
     def _shard(self, group_id: str) -> GroupShard:

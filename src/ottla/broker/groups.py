@@ -1,0 +1,304 @@
+"""Carries out what the group coordinator decides: appends, then answers; keeps its deadlines.
+
+The coordinator is a state machine without I/O (see `ottla.coordinator`). Here its outcomes meet
+the log of `__consumer_offsets`, the loop's timers, and the clients that wait for an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from ottla.cluster.decisions import NewTopic
+from ottla.cluster.image import Image, Topic
+from ottla.coordinator.coordinator import GroupCoordinator
+from ottla.coordinator.group import GroupConfig
+from ottla.coordinator.keys import OFFSETS_TOPIC
+from ottla.coordinator.outcome import Outcome, RecordBytes, Reply
+from ottla.coordinator.shard import GroupShard
+from ottla.errors import ErrorCode, KafkaError
+from ottla.records.batch import BATCH_OVERHEAD, build_batch, read_header
+from ottla.records.record import Record, read_records
+from ottla.replica.partition import Partition
+from ottla.wire.primitives import Message
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+log = logging.getLogger("ottla.broker")
+
+# Logs of this size together are loaded before the broker accepts; what is larger, beside its work.
+LOAD_AT_ONCE_BYTES_MAX: Final = 4 * 1024 * 1024
+RECORD_OVERHEAD_MAX: Final = 32  # lengths and deltas around a record's key and value
+
+
+R = TypeVar("R", bound=Message)
+
+
+class Answer(Generic[R]):
+    """What a request is told, at once or when its group is ready. The token of a request."""
+
+    __slots__ = ("_future", "_response")
+
+    def __init__(self) -> None:
+        self._response: R | None = None
+        self._future: asyncio.Future[R] | None = None
+
+    def give(self, response: R) -> None:
+        assert self._response is None
+        self._response = response
+        if self._future is not None and not self._future.done():
+            self._future.set_result(response)
+
+    def result(self) -> R | asyncio.Future[R]:
+        """The response if it is there, else a future of it."""
+        if self._response is not None:
+            return self._response
+        self._future = asyncio.get_running_loop().create_future()
+        return self._future
+
+
+class Groups:
+    """All groups that this broker coordinates. Handlers ask `coordinator` through `carry_out`."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_ms = 0
+        self._topics: dict[str, bytes] = {}  # name -> id, as the last image had them
+        self._loading: set[asyncio.Task[None]] = set()
+        self._offsets_topic_id = b""
+        self.coordinator = self._new_coordinator(broker.config.offsets_topic_num_partitions)
+
+    # -- start, stop, and the cluster's changes
+
+    def start(self, now_ms: int) -> None:
+        """Load the groups of every partition of `__consumer_offsets` that this broker leads."""
+        self.apply(self._broker.image, now_ms)
+
+    def stop(self) -> None:
+        for task in self._loading:
+            task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._unload()
+
+    def apply(self, image: Image, now_ms: int) -> None:
+        config = group_config(self._broker)
+        if config != self.coordinator.config:
+            self.coordinator.configure(config)
+        self._forget_deleted(image, now_ms)
+        topic = image.topics.get(OFFSETS_TOPIC)
+        topic_id = b"" if topic is None else topic.id
+        if topic_id != self._offsets_topic_id:
+            self._unload()
+            self._offsets_topic_id = topic_id
+            if topic is not None:
+                self._load(topic, now_ms)
+
+    def offsets_topic(self) -> NewTopic:
+        """`__consumer_offsets` as it is created when it is first needed."""
+        config = self._broker.config
+        return NewTopic(
+            OFFSETS_TOPIC,
+            partition_count=config.offsets_topic_num_partitions,
+            replication_factor=config.offsets_topic_replication_factor,
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(config.offsets_topic_segment_bytes),
+            },
+        )
+
+    def _new_coordinator(self, partition_count: int) -> GroupCoordinator:
+        return GroupCoordinator(
+            partition_count=partition_count,
+            config=group_config(self._broker),
+            uuid=lambda: str(uuid.uuid4()),
+        )
+
+    def _forget_deleted(self, image: Image, now_ms: int) -> None:
+        topics = {name: topic.id for name, topic in image.topics.items()}
+        for name, topic_id in self._topics.items():
+            if topics.get(name) != topic_id:
+                for outcome in self.coordinator.forget_topic(name, topic_id, now_ms=now_ms):
+                    self.carry_out(outcome, now_ms)
+        self._topics = topics
+
+    # -- loading
+
+    def _load(self, topic: Topic, now_ms: int) -> None:
+        self.coordinator = self._new_coordinator(len(topic.partitions))
+        size = 0
+        for state in topic.partitions:
+            if state.leader != self._broker.node_id:
+                continue
+            try:
+                partition = self._broker.partitions.find(OFFSETS_TOPIC, state.index)
+            except KafkaError as error:
+                log.error("groups of %s-%d are not here: %s", OFFSETS_TOPIC, state.index, error)
+                continue
+            size += partition.log.size
+            shard = self.coordinator.begin_load(state.index)
+            if size <= LOAD_AT_ONCE_BYTES_MAX:
+                self._load_now(partition, shard, now_ms)
+            else:
+                task = self._loop.create_task(self._load_beside(partition, shard))
+                self._loading.add(task)
+                task.add_done_callback(self._loading.discard)
+
+    def _load_now(self, partition: Partition, shard: GroupShard, now_ms: int) -> None:
+        try:
+            for records in self._stored(partition):
+                shard.load(records)
+        except KafkaError as error:
+            log.error("groups of %s-%d cannot be read: %s", OFFSETS_TOPIC, partition.index, error)
+            self.coordinator.unload(partition.index)
+            return
+        self.carry_out(self.coordinator.end_load(partition.index, now_ms), now_ms)
+
+    async def _load_beside(self, partition: Partition, shard: GroupShard) -> None:
+        """A chunk at a time, so that the broker serves others meanwhile."""
+        coordinator = self.coordinator
+        try:
+            for records in self._stored(partition):
+                shard.load(records)
+                await asyncio.sleep(0)
+        except KafkaError as error:
+            log.error("groups of %s-%d cannot be read: %s", OFFSETS_TOPIC, partition.index, error)
+            coordinator.unload(partition.index)
+            return
+        if coordinator is self.coordinator:
+            now_ms = self._broker.clock.now_ms()
+            self.carry_out(coordinator.end_load(partition.index, now_ms), now_ms)
+
+    def _stored(self, partition: Partition) -> Iterator[list[Record]]:
+        """The records of a partition in order, as many at a time as the load buffer holds."""
+        size_max = self._broker.config.offsets_load_buffer_size
+        offset = partition.log.start_offset
+        while offset < partition.high_watermark:
+            found = partition.log.read(
+                offset, size_max=size_max, end_offset=partition.high_watermark
+            )
+            if found is None:
+                return
+            records, offset = _records(found.read(), offset)
+            yield records
+
+    def _unload(self) -> None:
+        for partition in range(self.coordinator.partition_count):
+            self._answer(self.coordinator.unload(partition))
+
+    # -- outcomes
+
+    def carry_out(self, outcome: Outcome, now_ms: int) -> None:
+        """Append, and once that is committed, answer. With one replica that is at once."""
+        replies = outcome.replies
+        if outcome.records:
+            try:
+                self._append(outcome.partition, outcome.records, now_ms)
+            except KafkaError as error:
+                where = f"{OFFSETS_TOPIC}-{outcome.partition}"
+                log.warning("%s: what groups did could not be stored: %s", where, error)
+                replies = self.coordinator.failed(outcome, error.code, now_ms=now_ms)
+        self._answer(replies)
+        shard = self.coordinator.shards.get(outcome.partition)
+        if shard is not None:
+            self._arm(shard.next_deadline_ms(), now_ms)
+
+    def _append(self, index: int, records: list[RecordBytes], now_ms: int) -> None:
+        partition = self._broker.partitions.find(OFFSETS_TOPIC, index)
+        codec = self._broker.config.offsets_topic_compression_codec
+        for batch in _batches(records, partition.log.config.max_message_bytes):
+            data = build_batch(
+                [Record(timestamp=now_ms, key=key, value=value) for key, value in batch],
+                compression=codec,
+            )
+            partition.append(memoryview(bytearray(data)), now_ms)
+
+    def _answer(self, replies: Iterable[Reply]) -> None:
+        for answer, message in replies:
+            assert isinstance(answer, Answer)
+            answer.give(message)
+
+    # -- time
+
+    def _arm(self, due_ms: int | None, now_ms: int) -> None:
+        """One timer for all shards, set to the earliest deadline."""
+        if due_ms is None or (self._timer is not None and self._timer_due_ms <= due_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due_ms = due_ms
+        self._timer = self._loop.call_later(max(due_ms - now_ms, 0) / 1000, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now_ms = self._broker.clock.now_ms()
+        for outcome in self.coordinator.expire(now_ms):
+            self.carry_out(outcome, now_ms)
+        self._arm(self.coordinator.next_deadline_ms(), now_ms)
+
+
+def group_config(broker: Broker) -> GroupConfig:
+    config = broker.config
+    return GroupConfig(
+        min_session_timeout_ms=config.group_min_session_timeout_ms,
+        max_session_timeout_ms=config.group_max_session_timeout_ms,
+        max_size=config.group_max_size,
+        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        offset_metadata_bytes_max=config.offset_metadata_max_bytes,
+        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+        offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+    )
+
+
+def _records(data: bytes, offset: int) -> tuple[list[Record], int]:
+    """What the whole batches in `data` hold, and the offset after them.
+
+    A transaction's offsets are not among them: they wait for its marker, which comes with the
+    transaction coordinator.
+    """
+    found: list[Record] = []
+    position = 0
+    while position + BATCH_OVERHEAD <= len(data):
+        header = read_header(data, position)
+        if position + header.size > len(data):
+            break
+        if not header.control and not header.transactional:
+            found.extend(read_records(data, header))
+        position += header.size
+        offset = header.next_offset
+    if not position:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no whole batch at offset {offset}")
+    return found, offset
+
+
+def _batches(records: list[RecordBytes], size_max: int) -> Iterator[list[RecordBytes]]:
+    """Nearly always one. Only a great many tombstones, each for itself, do not fit into it."""
+    batch: list[RecordBytes] = []
+    size = BATCH_OVERHEAD
+    for record in records:
+        record_size = len(record[0]) + len(record[1] or b"") + RECORD_OVERHEAD_MAX
+        if batch and size + record_size > size_max:
+            yield batch
+            batch, size = [], BATCH_OVERHEAD
+        batch.append(record)
+        size += record_size
+    yield batch
+
+
+def then(result: R | asyncio.Future[R], finish: Callable[[R], R]) -> R | Coroutine[None, None, R]:
+    """`finish` of a response, now if it is there, else when it comes."""
+    if isinstance(result, asyncio.Future):
+        return _finish_later(result, finish)
+    return finish(result)
+
+
+async def _finish_later(future: asyncio.Future[R], finish: Callable[[R], R]) -> R:
+    return finish(await future)

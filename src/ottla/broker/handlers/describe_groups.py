@@ -1,0 +1,22 @@
+"""DescribeGroups (key 15), v0 to v6.
+
+State, protocol and members of classic groups. A group that does not exist is Dead.
+
+v3  authorized operations (KIP-430)      v4  static members (KIP-345)
+v6  GROUP_ID_NOT_FOUND (KIP-1043)
+"""
+
+from __future__ import annotations
+
+from ottla.broker.context import Context
+from ottla.broker.operations import ON_GROUP
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+
+
+def handle(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    response = ctx.broker.groups.coordinator.describe_groups(request, version=ctx.version)
+    if request.include_authorized_operations:
+        for group in response.groups:
+            if not group.error_code:
+                group.authorized_operations = ON_GROUP
+    return response

@@ -1,0 +1,98 @@
+"""FindCoordinator (key 10), v0 to v6.
+
+Which broker coordinates a group: the leader of the partition of `__consumer_offsets` that the
+group's id falls into. The topic is created when the first client asks.
+
+Transactional ids are sent to this broker, where InitProducerId says what it thinks of them.
+
+v1  key type        v4  several keys (KIP-699)        v6  share groups (KIP-932), not served
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Final
+
+from ottla.broker.context import Context
+from ottla.coordinator.keys import OFFSETS_TOPIC, partition_for
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+SEVERAL_KEYS_FROM: Final = 4
+
+
+def handle(
+    ctx: Context, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+    if request.key_type == GROUP and OFFSETS_TOPIC not in ctx.broker.image.topics:
+        return _create_and_answer(ctx, request)
+    return _answer(ctx, request)
+
+
+async def _create_and_answer(
+    ctx: Context, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    try:
+        await ctx.broker.auto_create(OFFSETS_TOPIC)
+    except KafkaError as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            return _response(ctx, [_nowhere(key, error) for key in _keys(ctx, request)])
+    return _answer(ctx, request)
+
+
+def _answer(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    found = [_find(ctx, request.key_type, key) for key in _keys(ctx, request)]
+    return _response(ctx, found)
+
+
+def _keys(ctx: Context, request: FindCoordinatorRequest) -> list[str]:
+    return request.coordinator_keys if ctx.version >= SEVERAL_KEYS_FROM else [request.key]
+
+
+def _find(ctx: Context, key_type: int, key: str) -> Coordinator:
+    try:
+        leader = _leader(ctx, key_type, key)
+        for broker, host, port in ctx.broker.endpoints(ctx.session.listener):
+            if broker.id == leader:
+                return Coordinator(key=key, node_id=leader, host=host, port=port)
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
+    except KafkaError as error:
+        return _nowhere(key, error)
+
+
+def _leader(ctx: Context, key_type: int, key: str) -> int:
+    if key_type == TRANSACTION:
+        return ctx.broker.node_id
+    if key_type != GROUP:
+        message = f"There are no coordinators of type {key_type} here."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    partitions = ctx.broker.image.topics[OFFSETS_TOPIC].partitions
+    return partitions[partition_for(key, len(partitions))].leader
+
+
+def _nowhere(key: str, error: KafkaError) -> Coordinator:
+    code = error.code
+    if code is not ErrorCode.INVALID_REQUEST:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE  # whatever it is, clients know to ask again
+    return Coordinator(
+        key=key, node_id=-1, host="", port=-1, error_code=code, error_message=error.message or None
+    )
+
+
+def _response(ctx: Context, found: list[Coordinator]) -> FindCoordinatorResponse:
+    if ctx.version >= SEVERAL_KEYS_FROM:
+        return FindCoordinatorResponse(coordinators=found)
+    only = found[0]
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )

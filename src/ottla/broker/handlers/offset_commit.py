@@ -1,0 +1,80 @@
+"""OffsetCommit (key 8), v2 to v10.
+
+Stores how far a group has come. Partitions that do not exist are refused one by one; the others
+are stored together.
+
+v2-4  retention of its own           v6   leader epoch (KIP-320)
+v7    static members (KIP-345)       v9   GROUP_ID_NOT_FOUND (KIP-848)
+v10   topic ids (KIP-516)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Final
+
+from ottla.broker.context import Context
+from ottla.broker.groups import Answer, then
+from ottla.errors import ErrorCode
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+TOPIC_IDS_FROM: Final = 10
+
+
+def handle(
+    ctx: Context, request: OffsetCommitRequest
+) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+    refused = [_take_out_unknown(ctx, topic) for topic in request.topics]
+    topics = request.topics
+    request.topics = [topic for topic in topics if topic.partitions]
+    if not request.topics:
+        return OffsetCommitResponse(topics=refused)
+    groups, answer = ctx.broker.groups, Answer[OffsetCommitResponse]()
+    outcome = groups.coordinator.offset_commit(
+        request, version=ctx.version, token=answer, now_ms=ctx.now_ms
+    )
+    groups.carry_out(outcome, ctx.now_ms)
+    return then(answer.result(), lambda response: _merge(refused, topics, response))
+
+
+def _take_out_unknown(ctx: Context, topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
+    """Leave in a topic of the request only what exists; it gets its name and its id."""
+    image = ctx.broker.image
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if ctx.version >= TOPIC_IDS_FROM:
+        topic.name = image.topic_name(topic.topic_id)
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic.name else ErrorCode.UNKNOWN_TOPIC_ID
+    known = image.topics.get(topic.name)
+    count = 0
+    if known is not None:
+        topic.topic_id = known.id
+        count = len(known.partitions)
+    refused = OffsetCommitResponseTopic(topic.name, topic.topic_id)
+    accepted = []
+    for partition in topic.partitions:
+        if 0 <= partition.partition_index < count:
+            accepted.append(partition)
+        else:
+            answer = OffsetCommitResponsePartition(partition.partition_index, unknown)
+            refused.partitions.append(answer)
+    topic.partitions = accepted
+    return refused
+
+
+def _merge(
+    refused: list[OffsetCommitResponseTopic],
+    topics: list[OffsetCommitRequestTopic],
+    response: OffsetCommitResponse,
+) -> OffsetCommitResponse:
+    """The coordinator answers for the topics that had partitions left, in their order."""
+    answered = iter(response.topics)
+    for topic, asked in zip(refused, topics, strict=True):
+        if asked.partitions:
+            topic.partitions.extend(next(answered).partitions)
+    return OffsetCommitResponse(topics=refused)

@@ -1,0 +1,95 @@
+"""OffsetFetch (key 9), v1 to v10.
+
+What a group has committed: -1, and no error, where it has not. Null topics ask for everything.
+
+v2  an error for the group          v5   leader epoch (KIP-320)     v7  require stable (KIP-447)
+v8  several groups (KIP-709)        v9   member epoch (KIP-848)     v10 topic ids (KIP-516)
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.broker.context import Context
+from ottla.errors import ErrorCode
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+SEVERAL_GROUPS_FROM: Final = 8
+TOPIC_IDS_FROM: Final = 10
+
+
+def handle(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    if ctx.version >= SEVERAL_GROUPS_FROM:
+        return OffsetFetchResponse(groups=[_fetch(ctx, group) for group in request.groups])
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    return _as_one(_fetch(ctx, OffsetFetchRequestGroup(request.group_id, topics=topics)))
+
+
+def _fetch(ctx: Context, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    coordinator = ctx.broker.groups.coordinator
+    if ctx.version < TOPIC_IDS_FROM:
+        return coordinator.offset_fetch(group, version=ctx.version)
+    image = ctx.broker.image
+    unknown: list[OffsetFetchResponseTopics] = []
+    if group.topics is not None:
+        for topic in group.topics:
+            topic.name = image.topic_name(topic.topic_id)
+        unknown = [_unknown(topic) for topic in group.topics if not topic.name]
+        group.topics = [topic for topic in group.topics if topic.name]
+    fetched = coordinator.offset_fetch(group, version=ctx.version)
+    if group.topics is None:
+        # A topic that is gone has no id any more by which it could be named.
+        fetched.topics = [topic for topic in fetched.topics if topic.name in image.topics]
+        for answer in fetched.topics:
+            answer.topic_id = image.topics[answer.name].id
+    if not fetched.error_code:
+        fetched.topics.extend(unknown)
+    return fetched
+
+
+def _unknown(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(index, -1, -1, "", ErrorCode.UNKNOWN_TOPIC_ID)
+            for index in topic.partition_indexes
+        ],
+    )
+
+
+def _as_one(group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
+    """Before v8 a response is about one group, and its classes have other names."""
+    return OffsetFetchResponse(
+        error_code=group.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                topic.name,
+                [
+                    OffsetFetchResponsePartition(
+                        partition.partition_index,
+                        partition.committed_offset,
+                        partition.committed_leader_epoch,
+                        partition.metadata,
+                        partition.error_code,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in group.topics
+        ],
+    )
