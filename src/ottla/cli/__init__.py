@@ -1,1 +1,1 @@
-"""`ottla <verb>`, and Kafka's own tools under their own names."""
+"""The command line: `ottla <verb>`, and Kafka's own tool names with Kafka's own flags."""

@@ -25,7 +25,7 @@ from ottla.client.delivery import CONSUMER, Delivery, Setting, delivery_of
 from ottla.client.failures import failure_of
 from ottla.client.record import Headers, K, Record, TopicPartition, V
 from ottla.client.serde import BYTES, Serde, deserializer_of
-from ottla.client.settings import client_with, translate
+from ottla.client.settings import LOG_LEVEL, client_with, error_callback, translate
 from ottla.errors import ErrorCode
 
 POLL_S: Final = 0.2  # how soon Ctrl-C is heard
@@ -86,12 +86,14 @@ class Consumer(Generic[K, V]):
         self._key = deserializer_of(key)
         self._value = deserializer_of(value)
         self._commits = group is not None
-        wishes: dict[str, Setting] = {
+        wishes: dict[str, Any] = {
             "bootstrap.servers": bootstrap_servers,
+            "log_level": LOG_LEVEL,
             "group.id": group or f"ottla-{uuid.uuid4()}",
             "auto.offset.reset": auto_offset_reset,
             **CONSUMER[self.delivery],
             **translate(settings or {}),
+            "error_cb": error_callback(),
         }
         if group is None:
             wishes["enable.auto.commit"] = False
@@ -159,6 +161,11 @@ class Consumer(Generic[K, V]):
         _call(self.raw.seek, confluent_kafka.TopicPartition(*partition, offset))
 
     # Records
+
+    @property
+    def has_more(self) -> bool:
+        """Is there a record that can be handed out without waiting?"""
+        return bool(self._pending)
 
     def poll(self, timeout_s: float = 0.0) -> Record[K, V] | None:
         """The next record, or None if there is none in `timeout_s`."""

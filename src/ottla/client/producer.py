@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Generic, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
 import confluent_kafka
 
@@ -17,7 +17,7 @@ from ottla.client.delivery import PRODUCER, Delivery, Setting, delivery_of
 from ottla.client.failures import failure_of
 from ottla.client.record import Delivered, K, V
 from ottla.client.serde import BYTES, Serde, serializer_of
-from ottla.client.settings import client_with, translate
+from ottla.client.settings import LOG_LEVEL, client_with, error_callback, translate
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -65,12 +65,14 @@ class Producer(Generic[K, V]):
         self._key = serializer_of(key)
         self._value = serializer_of(value)
         self._block_s_max = block_s_max
-        wishes: dict[str, Setting] = {
+        wishes: dict[str, Any] = {
             "bootstrap.servers": bootstrap_servers,
+            "log_level": LOG_LEVEL,
             "partitioner": "murmur2_random",
             "linger.ms": 5,
             **PRODUCER[self.delivery],
             **translate(settings or {}),
+            "error_cb": error_callback(),
         }
         if transactional_id is not None:
             wishes["transactional.id"] = transactional_id
@@ -120,6 +122,14 @@ class Producer(Generic[K, V]):
                 time.sleep(POLL_S / 10)  # the polling thread makes room meanwhile
             except confluent_kafka.KafkaException as error:
                 raise failure_of(error) from None
+
+    def reach(self, timeout_s: float) -> bool:
+        """Does a broker answer?"""
+        try:
+            self.raw.list_topics(timeout=timeout_s)
+        except confluent_kafka.KafkaException:
+            return False
+        return True
 
     def flush(self, timeout_s: float = FLUSH_S_MAX) -> None:
         """Wait until every record that was sent is delivered or has failed."""

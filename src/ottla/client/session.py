@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import logging
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, Final, TypeVar
@@ -14,14 +13,12 @@ from confluent_kafka.admin import AdminClient
 from ottla.client.delivery import Setting
 from ottla.client.failures import failure_of
 from ottla.client.lines import Lines, probe
-from ottla.client.settings import client_with, translate
+from ottla.client.settings import LOG_LEVEL, client_with, error_callback, translate
 from ottla.errors import ErrorCode, KafkaError
 
 TIMEOUT_S: Final = 30.0
 
 _K = TypeVar("_K")
-
-log = logging.getLogger("ottla.client")
 
 
 class Session:
@@ -47,8 +44,8 @@ class Session:
         wishes: dict[str, Any] = {
             "bootstrap.servers": self.bootstrap_servers,
             **self.settings,
-            "error_cb": _on_error,
-            "log_level": 0,
+            "error_cb": error_callback(),
+            "log_level": LOG_LEVEL,
         }
         return client_with(AdminClient, wishes)
 
@@ -91,7 +88,3 @@ class Session:
         for lines in self._opened:
             lines.close()
         self.__dict__.pop("librdkafka", None)
-
-
-def _on_error(error: confluent_kafka.KafkaError) -> None:
-    log.debug("%s", error)

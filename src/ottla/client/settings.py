@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
@@ -18,6 +19,13 @@ from ottla.client.failures import failure_of
 from ottla.errors import ErrorCode, KafkaError
 
 log = logging.getLogger("ottla.client")
+
+LOG_LEVEL: Final = (
+    0  # librdkafka would write to stderr by itself; its errors come to `error_callback`
+)
+
+REPEAT_S: Final = 30.0
+TROUBLES_MAX: Final = 100
 
 _Client = TypeVar("_Client")
 
@@ -109,3 +117,23 @@ def client_with(make: Callable[[dict[str, Any]], _Client], settings: Mapping[str
                 raise KafkaError(ErrorCode.INVALID_CONFIG, str(failure)) from None
             log.warning("the setting %s is not known and not used", unknown[1])
             del kept[unknown[1]]
+
+
+class _Troubles:
+    """Troubles of connections, which librdkafka retries by itself: each is told of once a while."""
+
+    def __init__(self) -> None:
+        self._told_at: dict[str, float] = {}
+
+    def tell(self, error: confluent_kafka.KafkaError) -> None:
+        trouble = error.str().partition(" (after ")[0]
+        now = time.monotonic()
+        if now - self._told_at.get(trouble, -REPEAT_S) >= REPEAT_S:
+            self._told_at = {trouble: now, **dict(list(self._told_at.items())[:TROUBLES_MAX])}
+            self._told_at[trouble] = now
+            log.warning("%s", trouble)
+
+
+def error_callback() -> Callable[[confluent_kafka.KafkaError], None]:
+    """What a client calls with the errors of its connections."""
+    return _Troubles().tell

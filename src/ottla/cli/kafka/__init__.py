@@ -1,0 +1,1 @@
+"""Kafka's own tools: the same names, flags, output and exit codes."""

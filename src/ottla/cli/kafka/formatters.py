@@ -1,0 +1,170 @@
+"""How kafka-console-consumer prints records: Kafka's formatters and deserializers, by name."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO, Final, Protocol
+
+from ottla.cli.kafka.tool import ToolError
+from ottla.client.record import Record
+from ottla.client.serde import WORDS
+
+_PACKAGE: Final = "org.apache.kafka.tools.consumer."
+_SERIALIZATION: Final = "org.apache.kafka.common.serialization."
+
+Show = Callable[[bytes | None], bytes]
+
+
+class Formatter(Protocol):
+    def write(self, record: Record, out: BinaryIO) -> None: ...
+
+
+class DefaultFormatter:
+    """Timestamp, partition, offset, epoch, headers, key, value: those that are asked for."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._timestamp = _truth(properties, "print.timestamp")
+        self._partition = _truth(properties, "print.partition")
+        self._offset = _truth(properties, "print.offset")
+        self._epoch = _truth(properties, "print.epoch")
+        self._headers = _truth(properties, "print.headers")
+        self._key = _truth(properties, "print.key")
+        self._value = _truth(properties, "print.value", "true")
+        self._separator = properties.get("key.separator", "\t").encode()
+        self._line_separator = properties.get("line.separator", "\n").encode()
+        self._headers_separator = properties.get("headers.separator", ",").encode()
+        null = properties.get("null.literal", "null").encode()
+        self._show_key = _shower(properties.get("key.deserializer"), null)
+        self._show_value = _shower(properties.get("value.deserializer"), null)
+        header = properties.get("headers.deserializer") or properties.get("header.deserializer")
+        self._show_header = _shower(header, null)
+
+    def write(self, record: Record, out: BinaryIO) -> None:
+        parts: list[bytes] = []
+        if self._timestamp:
+            known = record.timestamp_ms >= 0
+            shown = f"{record.timestamp_type}:{record.timestamp_ms}" if known else "NO_TIMESTAMP"
+            parts.append(shown.encode())
+        if self._partition:
+            parts.append(b"Partition:%d" % record.partition)
+        if self._offset:
+            parts.append(b"Offset:%d" % record.offset)
+        if self._epoch:
+            epoch = record.leader_epoch
+            parts.append(b"Epoch:NOT_PRESENT" if epoch is None else b"Epoch:%d" % epoch)
+        if self._headers:
+            parts.append(self._header_part(record))
+        if self._key:
+            parts.append(self._show_key(record.key))
+        if self._value:
+            parts.append(self._show_value(record.value))
+        out.write(self._separator.join(parts) + self._line_separator)
+
+    def _header_part(self, record: Record) -> bytes:
+        pairs = (name.encode() + b":" + self._show_header(data) for name, data in record.headers)
+        return self._headers_separator.join(pairs) or b"NO_HEADERS"
+
+
+class LoggingFormatter:
+    """The default output, and a line in the log."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._default = DefaultFormatter(properties)
+
+    def write(self, record: Record, out: BinaryIO) -> None:
+        self._default.write(record, out)
+        logging.getLogger("ottla.console").info(
+            "CreateTime:%d, key:%r, value:%r", record.timestamp_ms, record.key, record.value
+        )
+
+
+class NoOpFormatter:
+    """Nothing: to see how fast the rest is."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        pass
+
+    def write(self, record: Record, out: BinaryIO) -> None:
+        pass
+
+
+class OffsetsFormatter:
+    """The offset commits in __consumer_offsets, as JSON."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        pass
+
+    def write(self, record: Record, out: BinaryIO) -> None:
+        from ottla.cli.kafka.offsets_topic import commit_json
+
+        _write_json(commit_json(record.key, record.value), out)
+
+
+class GroupMetadataFormatter:
+    """The groups in __consumer_offsets, as JSON."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        pass
+
+    def write(self, record: Record, out: BinaryIO) -> None:
+        from ottla.cli.kafka.offsets_topic import group_json
+
+        _write_json(group_json(record.key, record.value), out)
+
+
+_FORMATTERS: Final[dict[str, Callable[[Mapping[str, str]], Formatter]]] = {
+    "DefaultMessageFormatter": DefaultFormatter,
+    "LoggingMessageFormatter": LoggingFormatter,
+    "NoOpMessageFormatter": NoOpFormatter,
+    "OffsetsMessageFormatter": OffsetsFormatter,
+    "GroupMetadataMessageFormatter": GroupMetadataFormatter,
+}
+
+
+def formatter(name: str, properties: Mapping[str, str]) -> Formatter:
+    make = _FORMATTERS.get(name.removeprefix(_PACKAGE))
+    if make is None:
+        known = ", ".join(_FORMATTERS)
+        raise ToolError(f"{name} is not a formatter; there are {known}")
+    return make(properties)
+
+
+def _shower(deserializer: str | None, null: bytes) -> Show:
+    """What prints bytes: they are strings unless a deserializer of Java's says otherwise."""
+    if deserializer is None:
+        return lambda data: null if data is None else data
+    word = deserializer.removeprefix(_SERIALIZATION).removesuffix("Deserializer").lower()
+    if word == "bytearray":
+        word = "bytes"
+    if word not in WORDS:
+        raise ToolError(f"{deserializer} is not known; there are {', '.join(WORDS)}")
+    read = WORDS[word].from_bytes
+
+    def show(data: bytes | None) -> bytes:
+        if data is None:
+            return null
+        try:
+            return _text(read(data)).encode()
+        except ValueError as error:
+            raise ToolError(f"{deserializer}: {error}") from None
+
+    return show
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, str) else str(value)
+
+
+def _write_json(found: Any, out: BinaryIO) -> None:
+    if found is not None:
+        out.write(json.dumps(found, separators=(",", ":")).encode())
+
+
+def _truth(properties: Mapping[str, str], name: str, default: str = "false") -> bool:
+    return properties.get(name, default).strip().lower() == "true"

@@ -1,0 +1,104 @@
+"""What every tool does around its own work: usage, versions, files, broken pipes, Ctrl-C."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import ottla
+from ottla.cli.kafka.exceptions import describe
+from ottla.cli.kafka.options import HELP, VERSION, Option, Options, UsageError, usage
+from ottla.config import parse_properties
+from ottla.errors import ErrorCode, KafkaError
+
+INTERRUPTED: Final = 130
+KAFKA_VERSION: Final = "4.3"
+
+
+class ToolError(Exception):
+    """A tool can't do what it was asked to; printed as it is."""
+
+
+def run(
+    name: str,
+    description: str,
+    options: Sequence[Option],
+    work: Callable[[Options], int],
+    arguments: Sequence[str] | None = None,
+) -> int:
+    """Parse, work, and turn every way to fail into what Kafka prints and returns."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    known = (*options, HELP, VERSION)
+    log_to_stderr()
+    try:
+        if not words:
+            raise UsageError(description)
+        given = Options(known, words)
+        if given.has("help"):
+            raise UsageError(description)
+        if given.has("version"):
+            print(f"{KAFKA_VERSION}-ottla-{ottla.__version__}")
+            return 0
+        code = work(given)
+        sys.stdout.flush()
+        return code
+    except UsageError as error:
+        print(f"{error}\n{usage(known)}", file=sys.stderr)
+        return 1
+    except (ToolError, KafkaError) as error:
+        print(explain(error), file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        return broken_pipe()
+
+
+def broken_pipe() -> int:
+    """Whoever read us has gone; Python must not find that out once more while it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def explain(error: Exception) -> str:
+    """An error for people: what happened, and what to do about it where that is known."""
+    if not isinstance(error, KafkaError):
+        return str(error)
+    if error.code == ErrorCode.BROKER_NOT_AVAILABLE:
+        return f"{error}\nIs the broker running there? `ottla serve` starts one on localhost:9092."
+    return describe(error)
+
+
+def log_error(tool: str, message: str) -> None:
+    """A line as Kafka's tools log it."""
+    now = time.time()
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
+    print(f"[{stamp},{int(now * 1000) % 1000:03d}] ERROR {message} ({tool})", file=sys.stderr)
+
+
+def log_to_stderr() -> None:
+    """The client's own warnings, in Kafka's layout."""
+    logger = logging.getLogger("ottla.client")
+    if not logger.handlers:
+        handler = logging.StreamHandler()
+        form = "[%(asctime)s] WARN %(message)s (%(name)s)"  # it logs nothing worse
+        handler.setFormatter(logging.Formatter(form))
+        logger.addHandler(handler)
+        logger.propagate = False
+
+
+def read_properties(path: str | None) -> dict[str, str]:
+    """A properties file; none is an empty one."""
+    if path is None:
+        return {}
+    try:
+        return parse_properties(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ToolError(f"Unable to read file {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ToolError(f"Unable to read file {path}: {error}") from None

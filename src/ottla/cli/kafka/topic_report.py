@@ -1,0 +1,100 @@
+"""What kafka-topics --describe prints."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ottla.client.admin import Admin
+from ottla.client.configs import Config, ConfigSource
+from ottla.client.topics import PARTITIONS_PER_RESPONSE, PartitionDescription, TopicDescription
+from ottla.errors import ErrorCode, KafkaError
+
+# A topic's Configs line has what somebody set for it, for its brokers or in a file.
+_SAID = frozenset(
+    {
+        ConfigSource.DYNAMIC_TOPIC_CONFIG,
+        ConfigSource.DYNAMIC_BROKER_CONFIG,
+        ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+        ConfigSource.STATIC_BROKER_CONFIG,
+    }
+)
+
+
+@dataclass(slots=True, frozen=True)
+class Shown:
+    """Which topics and partitions: all, those with overrides, or those of one report."""
+
+    overrides_only: bool = False
+    report: str | None = None
+
+
+def print_topics(
+    admin: Admin, names: Iterable[str], shown: Shown, partitions_per_response: int | None
+) -> None:
+    limit = partitions_per_response or PARTITIONS_PER_RESPONSE
+    described = admin.topics.describe(*names, partitions_per_response=limit)
+    for error in described.values():
+        if isinstance(error, KafkaError):
+            raise error
+    topics = [each for each in described.values() if isinstance(each, TopicDescription)]
+    configs = admin.configs.describe_topics([each.name for each in topics])
+    live = {node.id for node in admin.cluster().nodes}
+    for topic in topics:
+        own = configs[topic.name]
+        if isinstance(own, KafkaError):
+            if own.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue  # deleted meanwhile
+            raise own
+        said = [each for each in own if each.source in _SAID]
+        if shown.report is None and (said or not shown.overrides_only):
+            print(topic_line(topic, said))
+        if not shown.overrides_only:
+            needed = min_insync_replicas(own)
+            for part in topic.partitions:
+                if shown.report is None or is_in(part, shown.report, needed, live):
+                    print(partition_line(topic.name, part))
+
+
+def topic_line(topic: TopicDescription, configs: Iterable[Config]) -> str:
+    topic_id = base64.urlsafe_b64encode(topic.topic_id).decode().rstrip("=")
+    factor = len(topic.partitions[0].replicas) if topic.partitions else 0
+    said = ",".join(f"{each.name}={each.value}" for each in configs)
+    return (
+        f"Topic: {topic.name}\tTopicId: {topic_id}\tPartitionCount: {len(topic.partitions)}"
+        f"\tReplicationFactor: {factor}\tConfigs: {said}"
+    )
+
+
+def partition_line(topic: str, part: PartitionDescription) -> str:
+    leader = str(part.leader) if part.leader >= 0 else "none"
+    elr = "N/A" if part.elr is None else _ids(part.elr)
+    last = "N/A" if part.last_known_elr is None else _ids(part.last_known_elr)
+    return (
+        f"\tTopic: {topic}\tPartition: {part.partition}\tLeader: {leader}"
+        f"\tReplicas: {_ids(part.replicas)}\tIsr: {_ids(part.isr)}\tElr: {elr}"
+        f"\tLastKnownElr: {last}"
+    )
+
+
+def is_in(part: PartitionDescription, report: str, needed: int, live: set[int]) -> bool:
+    if report == "under-replicated-partitions":
+        return len(part.isr) < len(part.replicas)
+    if report == "unavailable-partitions":
+        return part.leader not in live
+    if report == "under-min-isr-partitions":
+        return len(part.isr) < needed
+    assert report == "at-min-isr-partitions"
+    return len(part.isr) == needed
+
+
+def min_insync_replicas(configs: Iterable[Config]) -> int:
+    for each in configs:
+        if each.name == "min.insync.replicas":
+            return int(each.value or 1)
+    return 1
+
+
+def _ids(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, brokers))
