@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from ottla.cluster.decisions import NewTopic
@@ -69,7 +69,7 @@ class Groups:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms = 0
-        self._topics: dict[str, bytes] = {}  # name -> id, as the last image had them
+        self._topics: Mapping[str, Topic] = {}  # as the last image had them
         self._loading: set[asyncio.Task[None]] = set()
         self._offsets_topic_id = b""
         self.coordinator = self._new_coordinator(broker.config.offsets_topic_num_partitions)
@@ -123,12 +123,12 @@ class Groups:
         )
 
     def _forget_deleted(self, image: Image, now_ms: int) -> None:
-        topics = {name: topic.id for name, topic in image.topics.items()}
-        for name, topic_id in self._topics.items():
-            if topics.get(name) != topic_id:
-                for outcome in self.coordinator.forget_topic(name, topic_id, now_ms=now_ms):
+        before, self._topics = self._topics, image.topics
+        for name, topic in before.items():
+            now = image.topics.get(name)
+            if now is not topic and (now is None or now.id != topic.id):
+                for outcome in self.coordinator.forget_topic(name, topic.id, now_ms=now_ms):
                     self.carry_out(outcome, now_ms)
-        self._topics = topics
 
     # -- loading
 
