@@ -38,8 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = settings_from(given)
     console = Console(width=None if sys.stdout.isatty() else WIDE_COLUMNS)
     names = [given.only] if given.only else list(NAMES)
-    for number in STOP_SIGNALS:
-        signal.signal(number, _interrupt)
+    end_on_signals()
     _, files_max = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, files_max))  # 1,000 connections
     try:
@@ -163,6 +162,11 @@ def settings_from(given: argparse.Namespace) -> Settings:
         changes["growth_gib"] = given.size_gib
         changes["growth_steps"] = max(2, min(10, given.size_gib))
     return dataclasses.replace(settings, **changes)
+
+
+def end_on_signals() -> None:
+    for number in STOP_SIGNALS:
+        signal.signal(number, _interrupt)
 
 
 def _interrupt(signal_number: int, frame: object) -> None:

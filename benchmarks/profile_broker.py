@@ -12,6 +12,7 @@ know nothing of it. `uvx py-spy` fetches it unless it is installed; it needs roo
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import shutil
 import sys
@@ -26,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import apache_kafka
-from benchmarks.__main__ import WIDE_COLUMNS, scratch_directory
+from benchmarks.__main__ import WIDE_COLUMNS, end_on_signals, scratch_directory
 from benchmarks.bench import Bench, SharedRow
 from benchmarks.brokers import OTTLA, Broker, default_commands, start_broker
 from benchmarks.figures import Figure
@@ -38,6 +39,7 @@ SAMPLES_PER_S = 500
 PROFILER_EXTRA_S = 60.0
 # The load's own start-up (a JVM, a topic) is not what we want to see.
 LOAD_LEAD_S = 2.5
+_ROOT = re.compile(r"/src/|/site-packages/|/lib/python3\.\d+/")
 DEFAULT_LOAD = "1 connection, 64 in flight"
 
 
@@ -49,6 +51,7 @@ def main() -> int:
         console.print("\n".join(loads), highlight=False)
         return 0
     row = pick(loads, given.load)
+    end_on_signals()
     apache_kafka.ensure_kafka()
     if given.tool == "py-spy":
         run_tool([*py_spy_command(), "--version"], timeout_s=PROFILER_EXTRA_S)  # fetch it now
@@ -184,11 +187,7 @@ def short_frame(frame: str) -> str:
     if not bracket:
         return frame
     path = place.rstrip(")").rsplit(":", 1)[0]
-    for marker in ("/src/", "/site-packages/", "/lib/python3"):
-        if marker in path:
-            path = path.split(marker, 1)[1]
-            break
-    return f"{path} {name}"
+    return f"{_ROOT.split(path)[-1]} {name}"
 
 
 def arguments() -> argparse.Namespace:
