@@ -43,6 +43,9 @@ compat: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks $(ARGS)
 
+fuzz: $(READY)
+	$(BIN)/python tools/fuzz.py --minutes $(or $(minutes),5)
+
 messages: $(READY)
 	$(BIN)/python tools/generate_messages.py
 

@@ -14,7 +14,7 @@ import time
 import ottla
 from ottla.broker.broker import Broker
 from ottla.cluster.store import StoreError as MetaStoreError
-from ottla.config import ServerConfig
+from ottla.config import ConfigError, ServerConfig
 from ottla.errors import KafkaError
 from ottla.net.loop import run as run_loop
 from ottla.storage.store import StoreError
@@ -46,7 +46,7 @@ async def _serve(config: ServerConfig, started_at: float) -> int:
     broker = Broker(config)
     try:
         await broker.start()
-    except (OSError, StoreError, MetaStoreError, KafkaError) as error:
+    except (OSError, ConfigError, StoreError, MetaStoreError, KafkaError) as error:
         log.error("the broker can't start: %s", error)
         return 1
     gc.collect()

@@ -24,7 +24,7 @@ from ottla.storage.directory import LogDir
 from ottla.storage.epochs import Epochs
 from ottla.storage.files import Entry, Files
 from ottla.storage.log import Log
-from ottla.storage.log_config import LogConfig
+from ottla.storage.log_config import COMPACT, LogConfig
 from ottla.storage.producers import Producers
 from ottla.storage.replay import load_producers, note_batch
 from ottla.storage.residents import Residents
@@ -231,8 +231,18 @@ def _recover(
     producers = load_producers(snapshots, segments[:first], base, opening.now_ms)
     epochs.truncate_from_end(base)
     for slot in range(first, len(segments)):
-        limit = segments[slot + 1].base_offset if slot + 1 < len(segments) else OFFSET_MAX
-        if _scan(opening, segments[slot], limit, producers, epochs):
+        last = slot + 1 == len(segments)
+        limit = OFFSET_MAX if last else segments[slot + 1].base_offset
+        cut, next_offset = _scan(opening, segments[slot], limit, producers, epochs)
+        if (
+            not (cut or last)
+            and next_offset < limit
+            and COMPACT not in opening.config.cleanup_policy
+        ):
+            # A power cut may lose the end of one segment and spare the next.
+            cut = True
+            _log.warning("%s: offsets %d to %d are missing", opening.name, next_offset, limit - 1)
+        if cut:
             _remove_after(opening, segments, slot)
             break
     return producers
@@ -240,8 +250,11 @@ def _recover(
 
 def _scan(
     opening: Opening, segment: Segment, limit: int, producers: Producers, epochs: Epochs
-) -> bool:
-    """Read one segment, all of whose offsets are below `limit`. True if some of it was cut off."""
+) -> tuple[bool, int]:
+    """Read one segment, all of whose offsets are below `limit`.
+
+    Gives whether some of it was cut off, and the offset after what is left.
+    """
     segment.clear_indexes()
     segment.transactions.clear()
     file = segment.open_file()
@@ -273,7 +286,7 @@ def _scan(
         )
     segment.forget_recent(next_offset)
     segment.close_indexes()
-    return valid < size
+    return valid < size, next_offset
 
 
 def _in_order(

@@ -59,6 +59,18 @@ def find(file: ReadableFile, offset: int, position: int, end: int) -> int:
     return end
 
 
+def batch_size(file: ReadableFile, position: int, end: int) -> int:
+    """HOT. The size of the batch at `position`."""
+    chunk = file.pread(_LOOK_SIZE, position)
+    if len(chunk) < _LOOK_SIZE:
+        raise DamagedError(f"no batch header at position {position}")
+    _, length, magic, _ = _LOOK.unpack(chunk)
+    size: int = LOG_OVERHEAD + length
+    if length < LENGTH_MIN or magic != MAGIC or position + size > end:
+        raise DamagedError(f"no whole batch at position {position}")
+    return size
+
+
 def headers(file: ReadableFile, position: int, end: int) -> Iterator[BatchHeader]:
     """The headers from the batch at `position` on; their `position` is that in the file."""
     while position < end:

@@ -223,17 +223,10 @@ class Segment:
             file = self.open_file()
         self.used = True
         if size > size_max:
-            border = self.border(position + size_max)
-            if border > position:
-                size = border - position
-            else:
-                first = self._batch_size(file, position)
-                if first <= size_max:
-                    size = size_max
-                elif whole_first_batch:
-                    size = first
-                else:
-                    return None
+            first = scan.batch_size(file, position, self.size)
+            if first > size_max:
+                return FileSlice(file, position, first) if whole_first_batch else None
+            size = max(first, self.border(position + size_max) - position)
         return FileSlice(file, position, size)
 
     def position_of(self, offset: int) -> int:
@@ -276,9 +269,6 @@ class Segment:
             return recent[slot - 1]
         return self._loaded_index().floor_position(position)
 
-    def _batch_size(self, file: File, position: int) -> int:
-        return self.header_at(file, position).size
-
     def header_at(self, file: File, position: int) -> BatchHeader:
         return next(scan.headers(file, position, self.size))
 
@@ -297,12 +287,17 @@ class Segment:
         for header in scan.headers(file, position, self.size):
             if header.position == position and position and header.base_offset > indexed_offset:
                 raise DamagedError("the index is not that of this log")
-            if header.base_offset < next_offset:
-                raise DamagedError(f"offset {header.base_offset} after {next_offset - 1}")
+            self._check_offsets(header, next_offset)
             next_offset = header.next_offset
             self._unindexed = header.position + header.size - position
         self._recent_floor = next_offset - 1
         return next_offset
+
+    def _check_offsets(self, header: BatchHeader, next_offset: int) -> None:
+        if header.base_offset < next_offset or header.last_offset_delta < 0:
+            raise DamagedError(f"offset {header.base_offset} after {next_offset - 1}")
+        if header.last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            raise DamagedError(f"offset {header.last_offset} is beyond the segment")
 
     # Time
 
@@ -329,7 +324,10 @@ class Segment:
     def first_batch_timestamp(self) -> int:
         """The first batch's largest timestamp: the age of a segment for segment.ms."""
         if self.first_timestamp == UNKNOWN:
-            self.first_timestamp = self.header_at(self.open_file(), 0).max_timestamp
+            try:
+                self.first_timestamp = self.header_at(self.open_file(), 0).max_timestamp
+            except DamagedError:  # is said to whoever reads it; a producer need not care
+                self.first_timestamp = -1
         return self.first_timestamp
 
     def find_time(self, timestamp: int, start_offset: int) -> Found | None:
@@ -430,7 +428,10 @@ class Segment:
         recent = self._recent_lasts[:], self._recent_positions[:]
         self.clear_indexes()
         try:
+            next_offset = self.base_offset
             for header in scan.headers(self.open_file(), 0, self.size):
+                self._check_offsets(header, next_offset)
+                next_offset = header.next_offset
                 self.note_scanned(header)
         except DamagedError as damage:
             _log.error("%s: %s; what follows cannot be read", self.path, damage)

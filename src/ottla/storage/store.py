@@ -44,10 +44,13 @@ class StoreError(Exception):
 class CheckpointJob:
     """Checkpoint files to be written; their bytes were put together in the loop's thread."""
 
-    __slots__ = ("_errors", "_writes")
+    __slots__ = ("_errors", "_writes", "_written")
 
-    def __init__(self, writes: list[tuple[LogDir, str, bytes]]) -> None:
+    def __init__(
+        self, writes: list[tuple[LogDir, str, bytes]], written: dict[tuple[str, str], bytes]
+    ) -> None:
         self._writes = writes
+        self._written = written
         self._errors: list[tuple[LogDir, str, OSError]] = []
 
     def run(self) -> None:
@@ -59,8 +62,11 @@ class CheckpointJob:
                 self._errors.append((directory, name, error))
 
     def done(self) -> None:
-        """In the loop's thread, after `run`."""
+        """In the loop's thread, after `run`. What failed is tried again with the next job."""
+        for directory, name, data in self._writes:
+            self._written[directory.path, name] = data
         for directory, name, error in self._errors:
+            del self._written[directory.path, name]
             directory.failed(error, name)
 
 
@@ -249,16 +255,18 @@ class LogStore:
     def checkpoint_job(
         self, high_watermarks: Mapping[TopicPartition, int] | None = None
     ) -> CheckpointJob | None:
-        """Recovery points, start offsets and high watermarks, where they have changed."""
+        """Recovery points, start offsets and high watermarks, where they have changed.
+
+        One job at a time: the next is asked for when this one is done, and so is `close`.
+        """
         writes = []
         for directory in self.dirs:
             if directory.offline:
                 continue
             for name, data in self._checkpoints(directory, high_watermarks):
                 if self._written.get((directory.path, name)) != data:
-                    self._written[directory.path, name] = data
                     writes.append((directory, name, data))
-        return CheckpointJob(writes) if writes else None
+        return CheckpointJob(writes, self._written) if writes else None
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         job = self.checkpoint_job(high_watermarks)

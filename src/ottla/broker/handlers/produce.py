@@ -15,8 +15,7 @@ from typing import Final
 
 from ottla.broker.context import Context
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import read_header
-from ottla.records.compression import ZSTD
+from ottla.records.batch import uses_zstd
 from ottla.replica.partition import Partition
 from ottla.slices import FileSlice
 from ottla.wire.connection import ProtocolError
@@ -74,7 +73,7 @@ def _append(
     assert not isinstance(data, FileSlice)  # a request's records lie in its frame
     if data is None or not len(data):
         raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request carries one batch")
-    if version < ZSTD_FROM and read_header(data).compression == ZSTD:
+    if version < ZSTD_FROM and uses_zstd(data):
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later"
         )
