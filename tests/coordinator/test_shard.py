@@ -221,6 +221,23 @@ def test_records_that_are_not_ours_are_passed_over(caplog: pytest.LogCaptureFixt
     assert shard.offsets.get("g", "t", 0) == CommittedOffset(2)
 
 
+@pytest.mark.parametrize("timeout_ms", [0, -1, -(2**31)])
+def test_a_group_that_nobody_rejoins_is_looked_at_now_and_then(timeout_ms: int) -> None:
+    shard = make()
+    for instance in "ab":
+        join(shard, group_instance_id=instance, token=instance)
+    leader = shard.expire(0).replies[0][1]
+    assert isinstance(leader, JoinGroupResponse)
+    shard.sync_group(SyncGroupRequest("g", 1, leader.leader), version=4, token="s", now_ms=0)
+    for member in shard.groups["g"].members.values():
+        member.rebalance_timeout_ms = timeout_ms
+    request = LeaveGroupRequest("g", members=[MemberIdentity("", "b")])
+    shard.leave_group(request, version=5, token="l", now_ms=0)
+    assert not shard.expire(0).replies
+    assert shard.groups["g"].state is State.PREPARING_REBALANCE
+    assert shard.next_deadline_ms() == 1_000
+
+
 def test_a_thousand_members_join_within_a_second() -> None:
     shard = make(initial_rebalance_delay_ms=3_000)
     began = time.process_time()

@@ -21,6 +21,10 @@ SESSION: Final = "session"  # a member was silent for too long
 JOIN: Final = "join"  # the group has waited long enough for members to rejoin
 SYNC: Final = "sync"  # members that joined did not ask for their assignment
 
+# A client may ask for no rebalance timeout at all; a group that waits in vain is not looked at
+# more often than this.
+_WAIT_AGAIN_MS_MIN: Final = 1_000
+
 
 def join_key(group: Group) -> Key:
     return (JOIN, group.group_id, "")
@@ -95,7 +99,8 @@ def complete_join(group: Group, turn: Turn) -> None:
             turn.deadlines.cancel(session_key(group, member.member_id))
     if not group.elect_leader() and group.members:
         # Only static members, and none of them here: wait until one comes or their sessions end.
-        turn.deadlines.set(join_key(group), turn.now_ms + group.rebalance_timeout_ms)
+        wait_ms = max(group.rebalance_timeout_ms, _WAIT_AGAIN_MS_MIN)
+        turn.deadlines.set(join_key(group), turn.now_ms + wait_ms)
         return
     group.next_generation(turn.now_ms)
     if not group.members:
