@@ -53,6 +53,7 @@ class Options:
     def __init__(self, known: Iterable[Option], arguments: Sequence[str]) -> None:
         self._known = {each.name: each for each in known}
         self._given: dict[str, list[str]] = {}
+        self.sequence: list[tuple[str, str | None]] = []  # as given: some options go in pairs
         self._parse(list(arguments))
 
     def has(self, name: str) -> bool:
@@ -114,15 +115,19 @@ class Options:
             if option is None:
                 raise UsageError(f"{name} is not a recognized option")
             values = self._given.setdefault(name, [])
+            taken: str | None = None
             if option.value is None:
-                continue
-            if equals:
-                values.append(value)
+                pass
+            elif equals:
+                taken = value
             elif position < len(words) and self._takes(option, words[position]):
-                values.append(words[position])
+                taken = words[position]
                 position += 1
             elif not option.optional:
                 raise UsageError(f"Option {name} requires an argument")
+            if taken is not None:
+                values.append(taken)
+            self.sequence.append((name, taken))
 
     def _takes(self, option: Option, word: str) -> bool:
         """An optional value is there unless the next word is an option."""

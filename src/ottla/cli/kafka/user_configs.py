@@ -1,0 +1,105 @@
+"""kafka-configs for users, clients and ips: quotas, and SCRAM passwords."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.cli.kafka.config_entities import Entity
+from ottla.cli.kafka.tool import ToolError
+from ottla.client.admin import Admin
+from ottla.client.quotas import ANY
+from ottla.config import format_value
+
+QUOTAS: Final = {
+    "users": frozenset(
+        {
+            "producer_byte_rate",
+            "consumer_byte_rate",
+            "request_percentage",
+            "controller_mutation_rate",
+        }
+    ),
+    "ips": frozenset({"connection_creation_rate"}),
+}
+SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+ITERATIONS: Final = 4096
+
+_KINDS: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
+_TITLES: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
+_CREDENTIAL: Final = re.compile(r"(?:iterations=(\d+),)?password=(.*)")
+
+
+def is_quota(chosen: list[Entity]) -> bool:
+    return all(each.type in _KINDS for each in chosen)
+
+
+def describe_quotas(admin: Admin, chosen: list[Entity]) -> None:
+    entity: dict[str, object] = {
+        _KINDS[each.type]: None if each.default else ANY if each.name is None else each.name
+        for each in chosen
+    }
+    for quota in admin.quotas.describe(entity):
+        named = ", ".join(
+            f"the default {_TITLES[kind]}" if name is None else f"{_TITLES[kind]} '{name}'"
+            for kind, name in sorted(quota.entity.items(), key=lambda each: each[0] != "user")
+        )
+        values = ", ".join(
+            f"{key}={format_value(value)}" for key, value in sorted(quota.values.items())
+        )
+        print(f"Quota configs for {named} are {values}")
+
+
+def describe_users(admin: Admin, chosen: list[Entity]) -> None:
+    """SCRAM credentials belong to users alone, and to no default."""
+    if len(chosen) != 1 or chosen[0].type != "users" or chosen[0].default:
+        return
+    names = [chosen[0].name] if chosen[0].name is not None else []
+    for name, mechanisms in admin.users.describe(*names).items():
+        if mechanisms:
+            shown = ", ".join(f"{each}=iterations={mechanisms[each]}" for each in mechanisms)
+            print(f"SCRAM credential configs for user-principal '{name}' are {shown}")
+
+
+def alter_quotas_and_users(
+    admin: Admin, chosen: list[Entity], added: Mapping[str, str], deleted: list[str]
+) -> None:
+    first = chosen[0]
+    known = QUOTAS.get(first.type, QUOTAS["users"])
+    scram = SCRAM if [each.type for each in chosen] == ["users"] else ()
+    strange = [each for each in (*added, *deleted) if each not in known and each not in scram]
+    if strange:
+        raise ToolError(
+            f"Only quota and SCRAM credential configs can be changed for '{first.type}'."
+            f" Unexpected config names: {', '.join(strange)}"
+        )
+    quotas = {name: _number(name, text) for name, text in added.items() if name in known}
+    removed = [name for name in deleted if name in known]
+    if quotas or removed:
+        entity = {_KINDS[each.type]: None if each.default else each.name for each in chosen}
+        admin.quotas.alter(entity, set=quotas, delete=removed)
+    if first.name is None:
+        return
+    for mechanism in scram:
+        if mechanism in added:
+            _set_password(admin, first.name, mechanism, added[mechanism])
+        if mechanism in deleted:
+            admin.users.delete(first.name, mechanism)
+
+
+def _set_password(admin: Admin, user: str, mechanism: str, text: str) -> None:
+    found = _CREDENTIAL.fullmatch(text)
+    if found is None:
+        raise ToolError(
+            f"{mechanism} is set by [iterations=8192,password=secret] or [password=secret]"
+        )
+    iterations = int(found[1]) if found[1] else ITERATIONS
+    admin.users.set_password(user, mechanism, found[2], iterations)
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ToolError(f"Cannot parse quota configuration value for {name}: {text}") from None
