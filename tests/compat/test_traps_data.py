@@ -207,7 +207,7 @@ def test_record_errors_name_the_bad_record(
         # Apache Kafka does not expect an unknown codec, and says so.
         ("codec 7", {"unsupported_compression_type", "invalid_record", "unknown_server_error"}),
         ("count", {"invalid_record", "corrupt_message"}),
-        ("length", {"corrupt_message", "invalid_record"}),
+        ("length", {"corrupt_message", "invalid_record", "message_too_large"}),
     ],
 )
 def test_damaged_batches_are_refused_and_the_topic_goes_on(
