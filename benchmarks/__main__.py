@@ -21,7 +21,7 @@ from rich.console import Console
 from benchmarks import apache_kafka, report
 from benchmarks.bench import Bench
 from benchmarks.brokers import NAMES, Broker, StartError, default_commands, start_broker
-from benchmarks.conditions import conditions
+from benchmarks.conditions import busy_share, conditions
 from benchmarks.figures import Meter
 from benchmarks.rounds import Rounds
 from benchmarks.rows import ROW_KEYS, own_rows, shared_rows
@@ -29,6 +29,7 @@ from benchmarks.settings import FULL, QUICK, Settings
 from benchmarks.warm_up import warm_broker, warm_machine
 
 REST_S = 5.0
+NOISE_MAX = 0.05
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 WIDE_COLUMNS = 150
 
@@ -57,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(bench: Bench, console: Console, names: list[str], given: argparse.Namespace) -> int:
     rounds = Rounds(bench, console)
     facts = conditions(bench.settings, mode="quick" if given.quick else "full")
+    facts["noise"] = noise(rounds)
     if bench.settings.machine_warm_up_gib:
         rounds.progress(f"warming the machine: {bench.settings.machine_warm_up_gib} GiB")
         warm_machine(bench.directory, bench.settings.machine_warm_up_gib)
@@ -100,6 +102,17 @@ def running(bench: Bench, rounds: Rounds, names: list[str]) -> Generator[list[Br
             except Exception as error:  # rows that need less than this may still work
                 rounds.fail(f"warm-up of {broker.name}: {error}")
         yield brokers
+
+
+def noise(rounds: Rounds) -> str:
+    """What else runs here, before we start anything: the reader must know."""
+    share = busy_share(REST_S)
+    if share > NOISE_MAX:
+        rounds.progress(
+            f"[red bold]the machine is not quiet: others use {share * 100:.0f} % of its CPUs; "
+            "what follows measures them too[/red bold]"
+        )
+    return f"others used {share * 100:.0f} % of all CPUs before the run"
 
 
 def idle_cpu(brokers: Sequence[Broker]) -> str:
