@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 
-from ottla.records.batch import Origin, build_batch, read_header
+from ottla.records.batch import BatchHeader, Origin, build_batch, read_header
 from ottla.records.control import Marker, build_marker
 from ottla.records.record import Record, read_records
 from ottla.storage.directory import LogDir
@@ -83,22 +83,28 @@ def read_all(log: Log, *, start: int | None = None, size_max: int = 1 << 20) -> 
         piece = log.read(offset, size_max=size_max, end_offset=log.end_offset)
         if piece is None:
             break
-        records = list(whole_records(piece.read()))
-        assert records, f"no whole batch for offset {offset}"
-        found += [record for record in records if record.offset >= offset]
-        offset = max(offset, records[-1].offset) + 1
+        batches = list(whole_batches(piece.read()))
+        assert batches, f"no whole batch for offset {offset}"
+        for _, records in batches:
+            found += [record for record in records if record.offset >= offset]
+        assert batches[-1][0].next_offset > offset, f"no progress at offset {offset}"
+        offset = batches[-1][0].next_offset
     return found
 
 
-def whole_records(data: bytes) -> Iterable[Record]:
-    """The records of the batches in `data`; a last one that is cut off is left out."""
+def whole_batches(data: bytes) -> Iterator[tuple[BatchHeader, list[Record]]]:
+    """The batches in `data`; a last one that is cut off is left out."""
     position = 0
     while position + 61 <= len(data):
         header = read_header(data, position)
         if position + header.size > len(data):
             return
-        yield from read_records(data, header)
+        yield header, read_records(data, header)
         position += header.size
+
+
+def whole_records(data: bytes) -> list[Record]:
+    return [record for _, records in whole_batches(data) for record in records]
 
 
 def values(log: Log) -> list[bytes | None]:

@@ -1,0 +1,425 @@
+"""All logs of a broker: directories, checkpoints, clean and unclean ends."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import re
+
+import pytest
+from storage_kit import NOW, append, batch, values
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.storage.log import LogConfig
+from ottla.storage.store import LogStore, StoreError
+from ottla.testing.memory_files import MemoryFiles
+
+ID = bytes(range(16))
+ONE = len(batch(b"v" * 50))
+
+
+def open_store(files: MemoryFiles, *dirs: str, **options: object) -> LogStore:
+    config = options.pop("config", LogConfig())
+    return LogStore.open(dirs or ("/a",), config, NOW, files=files, **options)
+
+
+def text(files: MemoryFiles, path: str) -> str:
+    return files.nodes[path].data.decode()
+
+
+def test_a_log_is_created_with_kafkas_file_names() -> None:
+    files = MemoryFiles()
+    store = open_store(files, node_id=1, cluster_id="abc")
+    log = store.create("my.topic", 3, ID, now_ms=NOW)
+    append(log, batch(b"a"))
+    assert store.get("my.topic", 3) is log
+    assert store.get("my.topic", 4) is None
+    assert log.topic_id == ID
+    store.close(NOW)
+    assert sorted(files.nodes) == [
+        "/a/.kafka_cleanshutdown",
+        "/a/log-start-offset-checkpoint",
+        "/a/meta.properties",
+        "/a/my.topic-3/00000000000000000000.index",
+        "/a/my.topic-3/00000000000000000000.log",
+        "/a/my.topic-3/00000000000000000000.timeindex",
+        "/a/my.topic-3/00000000000000000001.snapshot",
+        "/a/my.topic-3/leader-epoch-checkpoint",
+        "/a/my.topic-3/partition.metadata",
+        "/a/recovery-point-offset-checkpoint",
+    ]
+    assert text(files, "/a/recovery-point-offset-checkpoint") == "0\n1\nmy.topic 3 1\n"
+
+
+def test_logs_are_there_after_a_clean_restart() -> None:
+    files = MemoryFiles()
+    store = open_store(files)
+    for partition in range(3):
+        append(store.create("t", partition, ID, now_ms=NOW), batch(b"%d" % partition))
+    store.close(NOW)
+    store = open_store(files)
+    assert len(store) == 3
+    assert [values(log) for log in store.logs()] == [[b"0"], [b"1"], [b"2"]]
+    assert all(log.topic_id == ID for log in store.logs())
+    assert all(log.recovery_point == 1 for log in store.logs())
+
+
+def test_the_clean_shutdown_file_counts_once() -> None:
+    files = MemoryFiles()
+    store = open_store(files)
+    append(store.create("t", 0, ID, now_ms=NOW), batch(b"a"))
+    store.close(NOW)
+    assert "/a/.kafka_cleanshutdown" in files.nodes
+    open_store(files)
+    assert "/a/.kafka_cleanshutdown" not in files.nodes
+
+
+def test_after_a_crash_logs_are_recovered_from_their_recovery_point(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    files = MemoryFiles()
+    store = open_store(files)
+    log = store.create("t", 0, ID, now_ms=NOW)
+    append(log, batch(b"a"))
+    log.flush(NOW)
+    store.checkpoint()
+    append(log, batch(b"b"))
+    del files.nodes["/a/t-0/00000000000000000000.log"].data[-1:]
+    files.kill()
+    with caplog.at_level(logging.WARNING, "ottla.storage"):
+        store = open_store(files)
+    log = store.get("t", 0)
+    assert log is not None
+    assert values(log) == [b"a"]
+    assert log.recovery_point == 1
+    assert "t-0: segment 00000000000000000000.log: cut" in caplog.text
+
+
+def test_a_damaged_checkpoint_makes_the_start_longer_and_no_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    files = MemoryFiles()
+    store = open_store(files)
+    append(store.create("t", 0, ID, now_ms=NOW), batch(b"a"))
+    store.close(NOW)
+    files.nodes["/a/recovery-point-offset-checkpoint"].data[0] = 0x58
+    del files.nodes["/a/log-start-offset-checkpoint"].data[1:]
+    with caplog.at_level(logging.WARNING, "ottla.storage"):
+        store = open_store(files)
+    assert [values(log) for log in store.logs()] == [[b"a"]]
+    assert caplog.text.count("is done without") == 2
+
+
+def test_the_start_offset_survives_a_restart() -> None:
+    files = MemoryFiles()
+    store = open_store(files)
+    log = store.create("t", 0, ID, now_ms=NOW)
+    for value in (b"a", b"b", b"c"):
+        append(log, batch(value))
+    log.delete_records(2)
+    store.checkpoint()
+    files.kill()
+    assert text(files, "/a/log-start-offset-checkpoint") == "0\n1\nt 0 2\n"
+    log = open_store(files).get("t", 0)
+    assert log is not None
+    assert log.start_offset == 2
+    assert values(log) == [b"c"]
+
+
+def test_high_watermarks_are_written_down() -> None:
+    files = MemoryFiles()
+    store = open_store(files)
+    store.create("t", 0, ID, now_ms=NOW)
+    store.close(NOW, high_watermarks={("t", 0): 17})
+    assert text(files, "/a/replication-offset-checkpoint") == "0\n1\nt 0 17\n"
+    store = open_store(files)
+    assert store.high_watermark("t", 0) == 17
+    assert store.high_watermark("t", 1) == 0
+
+
+def test_checkpoints_are_written_only_when_they_change() -> None:
+    files = MemoryFiles()
+    store = open_store(files)
+    store.create("t", 0, ID, now_ms=NOW)
+    job = store.checkpoint_job()
+    assert job is not None
+    job.run()
+    job.done()
+    assert store.checkpoint_job() is None
+
+
+def test_new_logs_go_to_the_directory_with_the_fewest() -> None:
+    files = MemoryFiles()
+    store = open_store(files, "/a", "/b")
+    for partition in range(4):
+        store.create("t", partition, ID, now_ms=NOW)
+    counts = [sum(log.dir.path == path for log in store.logs()) for path in ("/a", "/b")]
+    assert counts == [2, 2]
+
+
+def test_a_log_is_created_once() -> None:
+    store = open_store(MemoryFiles())
+    store.create("t", 0, ID, now_ms=NOW)
+    with pytest.raises(KafkaError) as error:
+        store.create("t", 0, ID, now_ms=NOW)
+    assert error.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_a_deleted_log_is_gone_at_once_and_its_files_later() -> None:
+    files = MemoryFiles()
+    store = open_store(files)
+    log = store.create("t", 0, ID, now_ms=NOW)
+    append(log, batch(b"a"))
+    piece = log.read(0, size_max=100, end_offset=1)
+    store.delete("t", 0, now_ms=NOW)
+    assert store.get("t", 0) is None
+    assert piece is not None
+    assert piece.read()
+    (name,) = [name for name in files.dirs if "delete" in name]
+    assert re.fullmatch(r"/a/t-0\.[0-9a-f]{32}-delete", name)
+    again = store.create("t", 0, ID, now_ms=NOW)
+    assert again.end_offset == 0
+    assert store.sweep(NOW + 59_999) == 0
+    assert store.sweep(NOW + 60_000) == 1
+    assert not any("delete" in name for name in files.dirs | set(files.nodes))
+
+
+def test_a_deleted_log_is_removed_by_the_next_start_too() -> None:
+    files = MemoryFiles()
+    store = open_store(files)
+    store.create("t", 0, ID, now_ms=NOW)
+    store.delete("t", 0, now_ms=NOW)
+    store.close(NOW)
+    store = open_store(files)
+    assert len(store) == 0
+    assert store.sweep(NOW) == 1
+    assert not any("delete" in name for name in files.dirs)
+
+
+def test_the_name_of_a_deleted_log_fits_into_255_letters() -> None:
+    files = MemoryFiles()
+    store = open_store(files)
+    store.create("t" * 249, 0, ID, now_ms=NOW)
+    store.delete("t" * 249, 0, now_ms=NOW)
+    (name,) = [name for name in files.dirs if name.endswith("-delete")]
+    assert len(name.removeprefix("/a/")) == 255
+
+
+def test_a_second_process_is_told_who_holds_the_directory() -> None:
+    files = MemoryFiles()
+    store = open_store(files, "/a")
+    with pytest.raises(StoreError, match=r"/a is in use by another process.*/a/\.lock"):
+        open_store(files, "/b", "/a")
+    assert "/b/.lock" not in files.locked
+    store.close(NOW)
+    open_store(files, "/a")
+
+
+def test_a_directory_of_another_cluster_or_broker_is_refused() -> None:
+    files = MemoryFiles()
+    open_store(files, node_id=1, cluster_id="abc").close(NOW)
+    with pytest.raises(
+        StoreError, match=r"meta.properties says cluster.id=abc.*this broker's is x"
+    ):
+        open_store(files, node_id=1, cluster_id="x")
+    with pytest.raises(StoreError, match=r"node.id=1.*is 2"):
+        open_store(files, node_id=2, cluster_id="abc")
+    assert open_store(files, node_id=1, cluster_id="abc").meta.cluster_id == "abc"
+
+
+def test_the_id_of_a_directory_stays() -> None:
+    files = MemoryFiles()
+    store = open_store(files, "/a", "/b", node_id=1)
+    ids = [directory.directory_id for directory in store.dirs]
+    store.close(NOW)
+    assert ids[0] != ids[1]
+    assert [item.directory_id for item in open_store(files, "/a", "/b").dirs] == ids
+
+
+def test_damaged_meta_properties_are_written_anew() -> None:
+    files = MemoryFiles()
+    open_store(files, node_id=1, cluster_id="abc").close(NOW)
+    files.nodes["/a/meta.properties"].data[:] = b"\xff\xff"
+    store = open_store(files, node_id=1, cluster_id="abc")
+    assert store.meta is not None
+    assert (store.meta.node_id, store.meta.cluster_id) == (1, "abc")
+
+
+def test_the_same_partition_in_two_directories_is_refused() -> None:
+    files = MemoryFiles()
+    store = open_store(files, "/a")
+    store.create("t", 0, ID, now_ms=NOW)
+    store.close(NOW)
+    store = open_store(files, "/b")
+    store.create("t", 0, ID, now_ms=NOW)
+    store.close(NOW)
+    with pytest.raises(StoreError, match="the same partition"):
+        open_store(files, "/a", "/b")
+
+
+class OneBadDisk(MemoryFiles):
+    """Everything below /bad fails once `broken` is set."""
+
+    broken = False
+
+    def check(self, operation: str, path: str) -> None:
+        super().check(operation, path)
+        if self.broken and path.startswith("/bad"):
+            raise OSError(errno.EIO, "Input/output error", path)
+
+
+def test_a_directory_that_fails_goes_offline_alone() -> None:
+    files = OneBadDisk()
+    told: list[str] = []
+    store = open_store(
+        files, "/bad", "/good", on_offline=lambda directory: told.append(directory.path)
+    )
+    logs = [store.create("t", partition, ID, now_ms=NOW) for partition in range(4)]
+    for log in logs:
+        append(log, batch(b"a"))
+    files.broken = True
+    bad = [log for log in logs if log.dir.path == "/bad"]
+    good = [log for log in logs if log.dir.path == "/good"]
+    assert len(bad) == len(good) == 2
+    for log in bad:
+        with pytest.raises(KafkaError) as error:
+            append(log, batch(b"b"))
+        assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    for log in good:
+        append(log, batch(b"b"))
+        assert values(log) == [b"a", b"b"]
+    assert told == ["/bad"]
+    assert [directory.path for directory in store.offline_dirs()] == ["/bad"]
+    assert store.create("t", 9, ID, now_ms=NOW).dir.path == "/good"
+    with pytest.raises(KafkaError) as error:
+        store.create("t", 10, ID, now_ms=NOW, is_new=False)
+    assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    store.retain(NOW)
+    store.checkpoint()
+    store.close(NOW)
+    assert "/good/.kafka_cleanshutdown" in files.nodes
+    assert "/bad/.kafka_cleanshutdown" not in files.nodes
+    files.broken = False
+    files.kill()
+    store = open_store(files, "/bad", "/good")
+    assert sorted(len(values(log)) for log in store.logs()) == [0, 1, 1, 2, 2]
+
+
+def test_a_directory_that_fails_at_the_start_does_not_stop_the_others() -> None:
+    files = OneBadDisk()
+    store = open_store(files, "/bad", "/good")
+    for partition in range(2):
+        store.create("t", partition, ID, now_ms=NOW)
+    store.close(NOW)
+    files.broken = True
+    store = open_store(files, "/bad", "/good")
+    assert [directory.path for directory in store.offline_dirs()] == ["/bad"]
+    assert len(store) == 1
+    with pytest.raises(StoreError, match="no usable log directory"):
+        open_store(files, "/bad")
+
+
+def test_a_directory_that_fails_when_a_log_is_created_gives_way_to_the_next() -> None:
+    files = OneBadDisk()
+    store = open_store(files, "/bad", "/good")
+    files.broken = True
+    assert store.create("t", 0, ID, now_ms=NOW).dir.path == "/good"
+    assert [directory.path for directory in store.offline_dirs()] == ["/bad"]
+
+
+def test_no_room_for_a_new_log_leaves_nothing_behind() -> None:
+    files = MemoryFiles()
+    store = open_store(files)
+    files.fill(3)
+    with pytest.raises(KafkaError) as error:
+        store.create("t", 0, ID, now_ms=NOW)
+    assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert "/a/t-0" not in files.dirs
+    files.heal()
+    store.create("t", 0, ID, now_ms=NOW)
+
+
+def test_a_full_disk_keeps_the_old_checkpoint() -> None:
+    files = MemoryFiles()
+    store = open_store(files)
+    log = store.create("t", 0, ID, now_ms=NOW)
+    append(log, batch(b"a"))
+    log.flush(NOW)
+    store.checkpoint()
+    append(log, batch(b"b"))
+    log.flush(NOW)
+    files.fill(2)
+    store.checkpoint()
+    assert text(files, "/a/recovery-point-offset-checkpoint") == "0\n1\nt 0 1\n"
+    assert not store.offline_dirs()
+
+
+def test_a_checkpoint_that_failed_is_tried_again() -> None:
+    files = MemoryFiles()
+    store = open_store(files)
+    log = store.create("t", 0, ID, now_ms=NOW)
+    append(log, batch(b"a"))
+    log.flush(NOW)
+    files.fill(0)
+    store.checkpoint()
+    files.heal()
+    store.checkpoint()
+    assert text(files, "/a/recovery-point-offset-checkpoint") == "0\n1\nt 0 1\n"
+
+
+def test_flush_jobs_are_made_for_rolled_segments_and_for_flush_ms() -> None:
+    files = MemoryFiles()
+    store = open_store(files, config=LogConfig(segment_bytes=2 * ONE, flush_ms=1000))
+    rolled = store.create("rolled", 0, ID, now_ms=NOW)
+    idle = store.create("idle", 0, ID, now_ms=NOW)
+    for _ in range(3):
+        append(rolled, batch(b"v" * 50))
+    append(idle, batch(b"v"))
+    assert store.flush_due(NOW) == 1
+    assert (rolled.recovery_point, idle.recovery_point) == (2, 0)
+    assert store.flush_due(NOW + 1000) == 2
+    assert (rolled.recovery_point, idle.recovery_point) == (3, 1)
+    assert store.flush_due(NOW + 2000) == 0
+
+
+def test_retention_runs_over_all_logs() -> None:
+    store = open_store(MemoryFiles(), config=LogConfig(segment_bytes=ONE, retention_ms=10))
+    for partition in range(3):
+        log = store.create("t", partition, ID, now_ms=NOW)
+        append(log, batch(b"v" * 50))
+        append(log, batch(b"v" * 50))
+    assert store.retain(NOW + 11, {("t", 0): 0}) == 4
+    assert store.retain(NOW + 11) == 2
+
+
+def test_topics_have_configs_of_their_own() -> None:
+    files = MemoryFiles()
+    store = open_store(files)
+    store.create("a", 0, ID, now_ms=NOW)
+    store.create("b", 0, ID, LogConfig(retention_ms=1), now_ms=NOW)
+    store.close(NOW)
+    store = open_store(files, configs={"b": LogConfig(retention_ms=2)})
+    assert [log.config.retention_ms for log in store.logs()] == [604_800_000, 2]
+
+
+def test_what_is_no_log_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    files = MemoryFiles()
+    for name in ("/a/lost+found", "/a/t-0.8f0c-future", "/a/other"):
+        files.make_dir(name)
+    with caplog.at_level(logging.WARNING, "ottla.storage"):
+        store = open_store(files)
+    assert len(store) == 0
+    assert "/a/lost+found" in files.dirs
+    assert caplog.text.count("is left alone") == 3
+
+
+def test_one_directory_named_twice_is_one_directory() -> None:
+    assert len(open_store(MemoryFiles(), "/a", "/a/").dirs) == 1
+
+
+def test_a_clean_end_without_sync_is_clean_for_the_next_process() -> None:
+    files = MemoryFiles()
+    store = open_store(files)
+    append(store.create("t", 0, ID, now_ms=NOW), batch(b"a"))
+    store.close(NOW, sync=False)
+    assert [values(log) for log in open_store(files).logs()] == [[b"a"]]
