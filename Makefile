@@ -17,7 +17,8 @@ help:
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip uv
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --group dev --editable .
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --group dev --compile-bytecode --editable .
+	$(BIN)/python -m compileall -q src
 	@touch $@
 
 run: $(READY)

@@ -416,3 +416,23 @@ def test_metadata_of_null_topics_is_not_metadata_of_no_topics() -> None:
         request = frame(MetadataRequest(topics=topics), ApiKey.METADATA, 12)
         (read,) = requests(connect(), request)
         assert cast(MetadataRequest, read.body).topics == topics
+
+
+def test_connections_that_share_a_scratch_buffer_do_not_disturb_each_other() -> None:
+    """Frames cut at every place, two connections in turn: each keeps what is its own."""
+    scratch = memoryview(bytearray(BUFFER_BYTES))
+    served = {int(ApiKey.PRODUCE): (3, 13)}
+    pair = [Connection(served, frame_bytes_max=FRAME_BYTES_MAX, scratch=scratch) for _ in range(2)]
+    frames = [frame(produce(bytes([65 + n]) * 50), ApiKey.PRODUCE, 9) * 2 for n in range(2)]
+    for cut in range(1, len(frames[0])):
+        seen: list[list[bytes]] = [[], []]
+        for piece in (slice(0, cut), slice(cut, None)):
+            for number, connection in enumerate(pair):
+                data = frames[number][piece]
+                connection.get_buffer(-1)[: len(data)] = data
+                connection.received(len(data))
+                while (request := connection.next_request()) is not None:
+                    seen[number].append(bytes(records_of(request)))
+                    connection.reply(request, None)
+                connection.settle()
+        assert seen == [[b"A" * 50] * 2, [b"B" * 50] * 2]

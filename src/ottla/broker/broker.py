@@ -247,7 +247,8 @@ class Broker:
         chores.every(
             config.producer_id_expiration_check_interval_ms, "producers", self._expire_producers
         )
-        chores.every(SWEEP_INTERVAL_MS, "removal", self._remove)
+        delay_ms = max(100, config.log_segment_delete_delay_ms)
+        chores.every(min(SWEEP_INTERVAL_MS, delay_ms), "removal", self._remove)
         chores.every(_flush_interval_ms(config), "flush", self._flush)
 
     def _retain(self, now_ms: int) -> None:

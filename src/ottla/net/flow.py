@@ -15,6 +15,9 @@ OVERLAPPING_PRODUCES_MAX: Final = 64
 # What one connection may write before the others have their turn.
 TURN_BYTES_MAX: Final = 4 * 1024 * 1024
 
+# What one connection may receive in its turn, into a buffer that all of them share.
+SCRATCH_BYTES: Final = 256 * 1024
+
 # Parts that go into one system call.
 GATHER_PARTS_MAX: Final = 64
 

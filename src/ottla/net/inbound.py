@@ -69,7 +69,9 @@ class Channel:
         self._loop = server.loop
         self._app: Application = server.app
         self._socket = sock
-        self._wire = Connection(self._app.served, frame_bytes_max=server.frame_bytes_max)
+        self._wire = Connection(
+            self._app.served, frame_bytes_max=server.frame_bytes_max, scratch=server.scratch
+        )
         self._session = self._app.connected(listener, peer[0], peer[1])
         self._held = False  # an answer is awaited that nothing may overtake
         self._overlapping = 0  # Produce requests that wait for replicas
@@ -156,6 +158,7 @@ class Channel:
             log.exception("closing the connection of %s:%d: the broker failed", *self.peer)
             self.close()
             return
+        self._wire.settle()
         self._flush()
 
     def _answer_some(self) -> bool:

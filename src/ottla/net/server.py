@@ -8,7 +8,7 @@ import logging
 import socket
 from collections import Counter
 
-from ottla.net.flow import ACCEPT_PAUSE_S, ACCEPTS_PER_TURN
+from ottla.net.flow import ACCEPT_PAUSE_S, ACCEPTS_PER_TURN, SCRATCH_BYTES
 from ottla.net.inbound import Application, Channel
 
 log = logging.getLogger("ottla.net")
@@ -31,6 +31,7 @@ class Server:
     ) -> None:
         self.app = app
         self.frame_bytes_max = frame_bytes_max
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))  # every connection receives into it
         self.loop = asyncio.get_running_loop()
         self._connections_max = connections_max
         self._connections_per_ip_max = connections_per_ip_max

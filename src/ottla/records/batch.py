@@ -54,10 +54,8 @@ import struct
 from collections.abc import Sequence
 from enum import IntEnum
 
-from crc32c import crc32c
-
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.checksum import Buffer
+from ottla.records.checksum import Buffer, crc32c
 from ottla.records.compression import NONE, compress
 from ottla.records.compression import ZSTD as ZSTD
 from ottla.records.record import Record, write_records

@@ -10,10 +10,9 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from ottla.errors import KafkaError
 from ottla.records.batch import CRC_DATA_POSITION, BatchHeader
+from ottla.records.checksum import crc32c
 from ottla.records.control import read_marker
 from ottla.records.record import Record, read_records
 from ottla.storage import scan

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from struct import Struct
 
-from crc32c import crc32c
-
 from ottla.errors import KafkaError
 from ottla.records.batch import (
     BATCH_OVERHEAD,
@@ -20,6 +18,7 @@ from ottla.records.batch import (
     BatchHeader,
     read_header,
 )
+from ottla.records.checksum import crc32c
 from ottla.slices import ReadableFile
 from ottla.storage.checkpoints import DamagedError
 

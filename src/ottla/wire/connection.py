@@ -9,6 +9,10 @@ Kafka answers the requests of a connection in the order in which they came, so a
 before an older one is parked. Records of a request are views of the receive buffer: they are valid
 until the next get_buffer, which may move what the buffer holds. The buffer is replaced, never
 resized, so a view that outlives its time reads stale bytes and breaks nothing.
+
+Connections of one thread can share a `scratch` buffer, so that an idle one holds no memory: bytes
+are received into it, and `settle`, called before another connection's turn, takes along the part of
+a request that has not been read yet. Views then end at any connection's next get_buffer.
 """
 
 from __future__ import annotations
@@ -102,14 +106,22 @@ class Connection:
         "_next_reply",
         "_next_request",
         "_parked",
+        "_scratch",
         "_served",
         "_start",
     )
 
-    def __init__(self, served: Mapping[int, tuple[int, int]], *, frame_bytes_max: int) -> None:
+    def __init__(
+        self,
+        served: Mapping[int, tuple[int, int]],
+        *,
+        frame_bytes_max: int,
+        scratch: memoryview | None = None,
+    ) -> None:
         self._served = served
         self._frame_bytes_max = frame_bytes_max
-        self._buffer = memoryview(bytearray(BUFFER_BYTES))
+        self._scratch = memoryview(bytearray(BUFFER_BYTES)) if scratch is None else scratch
+        self._buffer = self._scratch
         self._start = 0  # of what is received and not yet read, in _buffer
         self._end = 0
         self._frame_size = 0  # of the last frame
@@ -121,7 +133,7 @@ class Connection:
         """Room to receive into. Views of earlier requests end here."""
         count = self._end - self._start
         if count == 0:
-            if len(self._buffer) > BUFFER_BYTES:
+            if self._buffer is not self._scratch:
                 self._shrink()
         elif self._end == len(self._buffer) and self._start == 0:
             self._grow()
@@ -130,6 +142,16 @@ class Connection:
         self._start = 0
         self._end = count
         return self._buffer[count:]
+
+    def settle(self) -> None:
+        """Leave the scratch buffer to others."""
+        count = self._end - self._start
+        if count and self._buffer is self._scratch:
+            own = bytearray(max(BUFFER_BYTES, 2 * count))
+            own[:count] = self._buffer[self._start : self._end]
+            self._buffer = memoryview(own)
+            self._start = 0
+            self._end = count
 
     def received(self, count: int) -> None:
         """`count` bytes have been put at the head of what get_buffer gave."""
@@ -218,7 +240,7 @@ class Connection:
     def _shrink(self) -> None:
         """Give memory back; but whoever sends one large batch mostly sends the next."""
         if len(self._buffer) > BUFFER_BYTES_KEPT_MAX or self._frame_size < BUFFER_BYTES:
-            self._buffer = memoryview(bytearray(BUFFER_BYTES))
+            self._buffer = self._scratch
 
 
 def write_reply(request: Request, response: Message) -> list[Part]:
