@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
-from storage_kit import NOW, PATH, append, batch, marker, open_memory_log, read_all, values
+from storage_kit import NOW, PATH, append, batch, close, marker, open_memory_log, read_all, values
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import Origin
@@ -88,7 +88,7 @@ def test_a_roll_on_a_disk_with_no_room_for_index_and_snapshot() -> None:
         files.fill(0)
     files.heal()
     append(log, batch(b"2" * 50, timestamp=NOW + 3))
-    log.close(NOW)
+    close(log)
     log = open_memory_log(files, config=config)
     assert values(log) == [b"0" * 50, b"1" * 50, b"2" * 50]
     assert log.offset_for_time(NOW + 1, end_offset=3) == (1, NOW + 1, 0)
@@ -98,7 +98,7 @@ def test_too_many_open_files_is_not_the_end_of_a_directory() -> None:
     files = MemoryFiles()
     log = open_memory_log(files)
     append(log, batch(b"a"))
-    log.close(NOW)
+    close(log)
     log = open_memory_log(files)
     files.fail("open", error=errno.EMFILE)
     with pytest.raises(KafkaError) as error:

@@ -8,6 +8,7 @@ from storage_kit import (
     PATH,
     append,
     batch,
+    close,
     marker,
     open_memory_log,
     read_all,
@@ -190,7 +191,7 @@ def test_every_offset_of_a_large_log_is_found_after_reopening() -> None:
     for index in range(2000):
         append(log, batch(*[b"%d" % index] * (1 + index % 3)))
     end = log.end_offset
-    log.close(NOW)
+    close(log)
     log = open_memory_log(files)
     assert log.end_offset == end
     for offset in range(0, end, 17):
@@ -204,7 +205,7 @@ def test_an_append_after_reopening_goes_on_where_the_log_ended() -> None:
     files = MemoryFiles()
     log = open_memory_log(files)
     append(log, batch(b"a"))
-    log.close(NOW)
+    close(log)
     log = open_memory_log(files)
     assert append(log, batch(b"b")).first_offset == 1
     assert values(log) == [b"a", b"b"]
@@ -234,7 +235,7 @@ def test_a_reopened_segment_rolls_by_its_first_record_too() -> None:
     files = MemoryFiles()
     log = open_memory_log(files, config=LogConfig(segment_ms=1000))
     append(log, batch(timestamp=NOW))
-    log.close(NOW)
+    close(log)
     log = open_memory_log(files, config=LogConfig(segment_ms=1000))
     append(log, batch(timestamp=NOW + 1001))
     assert len(log.segments) == 2
@@ -324,7 +325,7 @@ def test_leader_epochs_are_remembered() -> None:
     assert log.epoch_end_offset(1) == (1, 2)
     assert log.epoch_end_offset(5) == (5, 3)
     assert log.epoch_at(1) == 1
-    log.close(NOW)
+    close(log)
     assert open_memory_log(files).epoch_end_offset(1) == (1, 2)
 
 
@@ -373,7 +374,7 @@ def test_time_is_found() -> None:
         assert log.offset_for_time(NOW + 291, end_offset=30) is None
         assert log.offset_for_time(NOW + 290, end_offset=29) is None
         assert log.max_timestamp(end_offset=30) == (29, NOW + 290, 2)
-        log.close(NOW)
+        close(log)
         log = open_memory_log(files, config=config)
 
 
@@ -412,7 +413,7 @@ def test_aborted_transactions_are_listed_where_their_marker_is() -> None:
     assert log.aborted(0, 4) == [(7, 0)]
     assert log.aborted(3, 4) == []
     assert f"{PATH}/00000000000000000000.txnindex" in files.nodes
-    log.close(NOW)
+    close(log)
     assert open_memory_log(files).aborted(0, 4) == [(7, 0)]
 
 
@@ -421,7 +422,7 @@ def test_producers_are_known_after_a_clean_restart() -> None:
     log = open_memory_log(files)
     data = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0)
     append(log, data)
-    log.close(NOW)
+    close(log)
     log = open_memory_log(files)
     assert append(log, data).duplicate
     with pytest.raises(KafkaError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from storage_kit import NOW, PATH, append, batch, marker, open_memory_log, read_all, values
+from storage_kit import NOW, PATH, append, batch, close, marker, open_memory_log, read_all, values
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import Origin
@@ -82,7 +82,7 @@ def test_segments_after_the_damage_are_removed_and_said(caplog: pytest.LogCaptur
     assert f"segment 00000000000000000003.log of {3 * ONE} bytes removed" in text
     assert f"segment 00000000000000000006.log of {2 * ONE} bytes removed" in text
     append(log, batch(b"next"))
-    log.close(NOW)
+    close(log)
     assert values(open_memory_log(files)) == [*expected(1), b"next"]
 
 
@@ -131,7 +131,7 @@ def test_lost_index_files_are_built_again() -> None:
     for clean in (True, False):
         files = MemoryFiles()
         log = filled(files, 8)
-        log.close(NOW)
+        close(log)
         for name in [name for name in files.nodes if name.endswith("index")]:
             files.remove(name)
         log = open_memory_log(files, clean=clean, config=CONFIG, recovery_point=8)
@@ -141,7 +141,7 @@ def test_lost_index_files_are_built_again() -> None:
 
 def test_an_index_without_a_log_is_removed(caplog: pytest.LogCaptureFixture) -> None:
     files = MemoryFiles()
-    filled(files, 2).close(NOW)
+    close(filled(files, 2))
     files.open(f"{PATH}/00000000000000000099.index", create=True)
     with caplog.at_level(logging.WARNING, "ottla.storage"):
         open_memory_log(files)
@@ -156,7 +156,7 @@ def test_an_index_that_leads_astray_is_noticed_and_rebuilt(suffix: str) -> None:
     log = filled(files, 20, config)
     log.roll(NOW)
     append(log, batch(b"last", timestamp=NOW + 20))
-    log.close(NOW)
+    close(log)
     name = f"{PATH}/00000000000000000000.{suffix}"
     whole = bytes(files.nodes[name].data)
     for position in range(len(whole)):
@@ -171,7 +171,7 @@ def test_an_index_that_leads_astray_is_noticed_and_rebuilt(suffix: str) -> None:
 
 def test_after_a_clean_stop_a_cut_log_is_recovered_all_the_same() -> None:
     files = MemoryFiles()
-    filled(files, 5).close(NOW)
+    close(filled(files, 5))
     del files.nodes[f"{PATH}/00000000000000000003.log"].data[-1:]
     assert values(open_memory_log(files, config=CONFIG)) == expected(4)
 
@@ -179,7 +179,7 @@ def test_after_a_clean_stop_a_cut_log_is_recovered_all_the_same() -> None:
 def test_damage_in_the_middle_after_a_clean_stop_is_an_error_of_that_read_only() -> None:
     files = MemoryFiles()
     log = filled(files, 8)
-    log.close(NOW)
+    close(log)
     files.nodes[LOG].data[ONE + 16] = 9  # magic
     log = open_memory_log(files, config=CONFIG)
     with pytest.raises(KafkaError) as error:
@@ -193,7 +193,7 @@ def test_a_damaged_snapshot_is_read_from_the_log_again(caplog: pytest.LogCapture
     log = open_memory_log(files)
     data = batch(producer_id=7, producer_epoch=0, base_sequence=0)
     append(log, data)
-    log.close(NOW)
+    close(log)
     files.flip(f"{PATH}/00000000000000000001.snapshot", 20)
     with caplog.at_level(logging.WARNING, "ottla.storage"):
         log = open_memory_log(files)
@@ -230,7 +230,7 @@ def test_a_damaged_transaction_index_is_built_again() -> None:
     log = open_memory_log(files)
     append(log, batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
     append(log, marker(7, commit=False), origin=Origin.COORDINATOR)
-    log.close(NOW)
+    close(log)
     files.nodes[f"{PATH}/00000000000000000000.txnindex"].data[1] = 9
     assert open_memory_log(files).aborted(0, 2) == [(7, 0)]
 
@@ -241,7 +241,7 @@ def test_lost_leader_epochs_are_read_from_the_log(damage: bytes | None) -> None:
     log = open_memory_log(files, config=CONFIG)
     for epoch in (0, 0, 1, 1, 1, 4, 4):
         append(log, batch(b"v" * 50), leader_epoch=epoch)
-    log.close(NOW)
+    close(log)
     name = f"{PATH}/leader-epoch-checkpoint"
     if damage is None:
         files.remove(name)
@@ -264,13 +264,13 @@ def test_epochs_beyond_the_recovered_end_are_forgotten() -> None:
 
 def test_the_start_offset_is_kept() -> None:
     files = MemoryFiles()
-    filled(files, 5).close(NOW)
+    close(filled(files, 5))
     assert open_memory_log(files, start_offset=4).start_offset == 4
 
 
 def test_a_start_offset_beyond_the_end_is_not_believed(caplog: pytest.LogCaptureFixture) -> None:
     files = MemoryFiles()
-    filled(files, 5).close(NOW)
+    close(filled(files, 5))
     with caplog.at_level(logging.WARNING, "ottla.storage"):
         log = open_memory_log(files, start_offset=99)
     assert (log.start_offset, log.end_offset) == (0, 5)
@@ -279,7 +279,7 @@ def test_a_start_offset_beyond_the_end_is_not_believed(caplog: pytest.LogCapture
 
 def test_what_is_no_file_of_the_log_is_left_alone() -> None:
     files = MemoryFiles()
-    filled(files, 1).close(NOW)
+    close(filled(files, 1))
     files.open(f"{PATH}/notes.txt", create=True)
     files.open(f"{PATH}/00000000000000000000.log.cleaned", create=True)
     open_memory_log(files)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from storage_kit import NOW, PATH, append, batch, marker, open_memory_log, read_all, values
+from storage_kit import NOW, PATH, append, batch, close, marker, open_memory_log, read_all, values
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import Origin
@@ -139,7 +139,7 @@ def test_files_waiting_for_removal_are_removed_by_the_next_start() -> None:
     files = MemoryFiles()
     log = filled(6, files=files, retention_bytes=0)
     log.retain(NOW)
-    log.close(NOW)
+    close(log)
     log = open_memory_log(files)
     assert not any(name.endswith(".deleted") for name in files.nodes)
     assert (log.start_offset, log.end_offset) == (6, 6)
@@ -174,7 +174,7 @@ def test_truncate_to_keeps_exactly_what_is_before(offset: int) -> None:
     assert log.size == min(offset, 6) * ONE
     appended = append(log, batch(b"new", timestamp=NOW))
     assert appended.first_offset == min(offset, 6)
-    log.close(NOW)
+    close(log)
     again = open_memory_log(files)
     assert values(again)[-1] == b"new"
     assert len(read_all(again)) == min(offset, 6) + 1
@@ -217,7 +217,7 @@ def test_truncate_fully_starts_at_another_offset() -> None:
     log.truncate_fully_and_start_at(100, NOW)
     assert (log.start_offset, log.end_offset, log.size) == (100, 100, 0)
     assert append(log, batch(timestamp=NOW)).first_offset == 100
-    log.close(NOW)
+    close(log)
     log = open_memory_log(files)
     assert (log.start_offset, log.end_offset) == (100, 101)
 

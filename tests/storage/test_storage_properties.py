@@ -6,7 +6,7 @@ from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from storage_kit import NOW, PATH, append, batch, open_memory_log, read_all
+from storage_kit import NOW, PATH, append, batch, close, open_memory_log, read_all
 
 from ottla.errors import KafkaError
 from ottla.storage.log import Log, LogConfig
@@ -79,7 +79,7 @@ class Model:
             log.flush(NOW)
             assert log.recovery_point == log.end_offset
         elif kind == "restart":
-            log.close(NOW)
+            close(log)
             self.reopen(clean=True, flushed=len(self.written))
         elif kind == "kill":
             self.files.kill()
@@ -147,7 +147,7 @@ def test_a_flipped_byte_anywhere_leaves_a_log_that_opens(data: st.DataObject, cl
         sequence = {"producer_id": 7, "producer_epoch": 0, "base_sequence": index}
         append(log, batch(value, timestamp=NOW + index, **sequence))
         written.append((index, value))
-    log.close(NOW)
+    close(log)
     names = sorted(name for name, node in files.nodes.items() if node.data)
     name = data.draw(st.sampled_from(names))
     position = data.draw(st.integers(0, len(files.nodes[name].data) - 1))
@@ -205,7 +205,7 @@ def test_any_bytes_in_the_files_beside_a_log(contents: dict[str, bytes]) -> None
     log = open_memory_log(files, config=CONFIG)
     for index in range(12):
         append(log, batch(b"%d" % index * 10, timestamp=NOW + index))
-    log.close(NOW)
+    close(log)
     for suffix, content in contents.items():
         base = 12 if suffix == "snapshot" else 0
         name = f"{PATH}/{base:020d}.{suffix}"

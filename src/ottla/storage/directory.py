@@ -19,12 +19,23 @@ _log = logging.getLogger("ottla.storage")
 
 
 class LogDir:
-    __slots__ = ("_deletions", "directory_id", "files", "offline", "on_offline", "path")
+    __slots__ = (
+        "_deletions",
+        "directory_id",
+        "files",
+        "has_new_names",
+        "log_count",
+        "offline",
+        "on_offline",
+        "path",
+    )
 
     def __init__(self, files: Files, path: str) -> None:
         self.files = files
         self.path = path
         self.directory_id: str | None = None
+        self.log_count = 0
+        self.has_new_names = False  # logs were made or deleted since the directory was synced
         self.offline = False
         self.on_offline: Callable[[LogDir], None] | None = None
         self._deletions: deque[tuple[int, str]] = deque()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.storage import checkpoints
+from ottla.storage.directory import LogDir
 from ottla.storage.files import File
 from ottla.storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 
@@ -40,16 +41,26 @@ class FlushJob:
                 break
             segment.save_indexes()
             self._segments.append(segment.open_file())
-            self._paths += (segment.path + INDEX_SUFFIX, segment.path + TIME_INDEX_SUFFIX)
+            if segment.offset_index.file.written:
+                self._paths.append(segment.path + INDEX_SUFFIX)
+            if segment.time_index.file.written:
+                self._paths.append(segment.path + TIME_INDEX_SUFFIX)
             if segment.transactions.written:
                 self._paths.append(segment.path + TRANSACTION_INDEX_SUFFIX)
         for offset in log.snapshots.offsets:
             if log.recovery_point <= offset <= end_offset:
                 self._paths.append(log.snapshots.path(offset))
         self._paths += (f"{log.path}/{checkpoints.LEADER_EPOCHS}", log.path)
-        if log.recovery_point <= segments.first_offset:  # the first time: the log itself is new
-            self._paths += (f"{log.path}/{checkpoints.PARTITION_METADATA}", log.dir.path)
+        if log.recovery_point <= segments.first_offset:
+            self._paths.append(f"{log.path}/{checkpoints.PARTITION_METADATA}")
+        if log.dir.has_new_names:
+            self._paths.append(log.dir.path)
+            log.dir.has_new_names = False
         self.end_offset = end_offset
+
+    @property
+    def directory(self) -> LogDir:
+        return self._log.dir
 
     def run(self) -> None:
         """In any thread. The data first, then what leads to it, then the names of the files."""
@@ -65,6 +76,7 @@ class FlushJob:
         """In the loop's thread, with the error that `run` raised if it did."""
         log = self._log
         if error is not None:
+            log.dir.has_new_names = True
             log.dir.failed(error, f"{log.name}: flush")
         elif log.generation == self._generation:
             log.recovery_point = max(log.recovery_point, self.end_offset)
@@ -87,7 +99,7 @@ def save_epochs(log: Log) -> None:
         log.epochs.dirty = False
 
 
-def close(log: Log, now_ms: int, *, sync: bool) -> None:
+def save(log: Log) -> None:
     """All that the next start needs to trust what it finds: indexes, epochs, a snapshot."""
     segments = log.segments
     for slot in range(segments.slot(log.recovery_point), len(segments)):
@@ -96,5 +108,3 @@ def close(log: Log, now_ms: int, *, sync: bool) -> None:
     if end_offset not in log.snapshots.offsets and end_offset > segments.first_offset:
         log.take_snapshot(end_offset)
     save_epochs(log)
-    if sync:
-        flush(log, now_ms)

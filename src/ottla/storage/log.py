@@ -528,11 +528,14 @@ class Log:
         """What is known of producers, as of `offset`."""
         self.snapshots.take(offset, self._producers)
 
-    def close(self, now_ms: int, *, clean: bool = True, sync: bool = True) -> None:
-        """With `clean` everything is written that the next start needs to trust what it finds."""
-        if clean and not self.dir.offline:
+    def save(self) -> None:
+        """Write everything that the next start needs to trust what it finds, without syncing."""
+        if not self.dir.offline:
             with self._guard("close"):
-                flush.close(self, now_ms, sync=sync)
+                flush.save(self)
+
+    def close(self) -> None:
+        """Let go of files and indexes. After `save` and `flush` the end is a clean one."""
         self.segments.release()
 
     # Errors

@@ -14,8 +14,10 @@ from __future__ import annotations
 import logging
 import os
 import re
+import resource
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage import checkpoints
@@ -32,6 +34,8 @@ DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 IGNORED_SUFFIXES = ("-future", STRAY_SUFFIX)
 NAME_MAX = 255  # of a directory, on every file system of note
+FLUSH_THREADS = 8  # at a clean end
+FLUSH_JOBS_MAX = 64  # at once, each with up to 16 files open
 
 _log = logging.getLogger("ottla.storage")
 _LOG_NAME = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)\Z")
@@ -92,7 +96,7 @@ class LogStore:
         node_id: int | None = None,
         cluster_id: str | None = None,
         files: Files | None = None,
-        open_files_max: int = OPEN_FILES_MAX,
+        open_files_max: int | None = None,
         on_offline: Callable[[LogDir], None] | None = None,
     ) -> LogStore:
         """Open every log there is; recover those of a directory that was not closed cleanly.
@@ -104,7 +108,7 @@ class LogStore:
         files = files or DiskFiles()
         paths = [os.path.abspath(path) for path in log_dirs]
         dirs = [LogDir(files, path) for path in dict.fromkeys(paths)]
-        store = cls(dirs, Residents(files_max=open_files_max))
+        store = cls(dirs, Residents(files_max=open_files_max or _open_files_max()))
         store.defaults = defaults
         try:
             for directory in dirs:
@@ -161,6 +165,8 @@ class LogStore:
                 error = directory.failed(cause, f"create {topic}-{partition}")
                 continue
             self._logs[topic, partition] = log
+            directory.log_count += 1
+            directory.has_new_names = True
             return log
         raise error
 
@@ -170,7 +176,8 @@ class LogStore:
         self._high_watermarks.pop((topic, partition), None)
         if log is None:
             return
-        log.close(now_ms, clean=False)
+        log.close()
+        log.dir.log_count -= 1
         if log.dir.offline:
             return
         target = f"{log.dir.path}/{_deleted_name(topic, partition)}"
@@ -285,11 +292,13 @@ class LogStore:
         broken = set()
         for log in self._logs.values():
             try:
-                log.close(now_ms, sync=sync)
-                log.recovery_point = log.end_offset
-            except KafkaError as error:
-                broken.add(log.dir.path)
-                _log.error("%s-%d: close: %s", log.topic, log.partition, error)
+                log.save()
+            except KafkaError:
+                broken.add(log.dir.path)  # said by the directory
+        if sync:
+            broken |= self._flush_all(now_ms)
+        for log in self._logs.values():
+            log.close()
         self.checkpoint(high_watermarks)
         for directory in self.dirs:
             if directory.offline or directory.path in broken:
@@ -301,6 +310,40 @@ class LogStore:
                 directory.failed(error, "clean shutdown file")
         self._logs.clear()
         self._unlock()
+
+    def _flush_all(self, now_ms: int) -> set[str]:
+        """Everything onto the disk; gives the directories in which that failed.
+
+        Several at a time, since a file system writes down the syncs of many files in one go.
+        """
+        broken: set[str] = set()
+        with ThreadPoolExecutor(FLUSH_THREADS) as threads:
+            while jobs := self._jobs(now_ms, FLUSH_JOBS_MAX, broken):
+                running = [(job, threads.submit(job.run)) for job in jobs]
+                for job, result in running:
+                    error = result.exception()
+                    if error is not None and not isinstance(error, OSError):
+                        raise error
+                    job.done(error)
+                    if error is not None:
+                        broken.add(job.directory.path)
+        return broken
+
+    def _jobs(self, now_ms: int, count_max: int, broken: set[str]) -> list[FlushJob]:
+        jobs: list[FlushJob] = []
+        for log in self._logs.values():
+            if len(jobs) == count_max:
+                break
+            if log.dir.path in broken:
+                continue
+            try:
+                job = log.flush_job(now_ms, active=True)
+            except KafkaError:
+                broken.add(log.dir.path)
+                continue
+            if job is not None:
+                jobs.append(job)
+        return jobs
 
     # Opening
 
@@ -357,6 +400,7 @@ class LogStore:
         if other is not None:
             raise StoreError(f"{other.path} and {opening.path} are the same partition")
         self._logs[key] = open_log(opening)
+        opening.directory.log_count += 1
 
     def _take_clean_shutdown(self, directory: LogDir, names: set[str]) -> bool:
         """The file counts once: it is gone, for good, before anything is written."""
@@ -399,11 +443,8 @@ class LogStore:
         self.meta = meta
 
     def _by_load(self) -> list[LogDir]:
-        loads = {directory.path: 0 for directory in self.dirs}
-        for log in self._logs.values():
-            loads[log.dir.path] += 1
         online = [directory for directory in self.dirs if not directory.offline]
-        return sorted(online, key=lambda directory: loads[directory.path])
+        return sorted(online, key=lambda directory: directory.log_count)
 
     def _create_in(
         self,
@@ -457,6 +498,12 @@ class LogStore:
         for lock in self._locks:
             lock.release()
         self._locks.clear()
+
+
+def _open_files_max() -> int:
+    """At most half of what the process may open: the rest is for connections."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return OPEN_FILES_MAX if soft < 0 else min(OPEN_FILES_MAX, soft // 2)
 
 
 def _compare(path: str, name: str, known: object, wanted: object) -> None:
