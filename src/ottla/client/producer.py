@@ -78,6 +78,7 @@ class Producer(Generic[K, V]):
             wishes["transactional.id"] = transactional_id
         self.raw: confluent_kafka.Producer = client_with(confluent_kafka.Producer, wishes)
         self._closing = threading.Event()
+        self._under_way = threading.Event()
         self._poller = threading.Thread(target=self._poll, name="ottla-producer", daemon=True)
         self._poller.start()
         if transactional_id is not None:
@@ -112,6 +113,7 @@ class Producer(Generic[K, V]):
                     timestamp=0 if timestamp_ms is None else timestamp_ms,
                     headers=list(pairs),
                 )
+                self._under_way.set()
                 return sending
             except BufferError:
                 if time.monotonic() > deadline:
@@ -170,6 +172,7 @@ class Producer(Generic[K, V]):
             self.flush(timeout_s)
         finally:
             self._closing.set()
+            self._under_way.set()
             self._poller.join()
             self.raw.close()
 
@@ -185,9 +188,16 @@ class Producer(Generic[K, V]):
         self.close()
 
     def _poll(self) -> None:
-        """Delivery reports are served by a thread of ours, so that nobody has to call poll()."""
+        """Delivery reports are served by a thread of ours, so that nobody has to call poll().
+
+        It sleeps while nothing is under way. `send` sets the event behind `produce`, and it is
+        cleared before the count is looked at: no record is missed.
+        """
         while not self._closing.is_set():
-            self.raw.poll(POLL_S)
+            self._under_way.wait()
+            self._under_way.clear()
+            while len(self.raw) and not self._closing.is_set():
+                self.raw.poll(POLL_S)
 
     def _call(self, what: Callable[..., object], *arguments: object) -> None:
         try:

@@ -1,1 +1,61 @@
-"""The pytest plugin: fixtures `kafka` and `kafka_session`."""
+"""The pytest plugin: a broker as a fixture.
+
+    kafka           a fresh broker for this test
+    kafka_session   one broker for all tests that ask for it
+
+pytest imports this file in every run of every project that has Ottla installed; a broker is
+imported by the first test that asks for one. In pytest.ini, broker properties for both:
+
+    kafka_properties =
+        num.partitions=3
+        auto.create.topics.enable=false
+"""
+
+from __future__ import annotations
+
+import pytest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ottla.testing.local_cluster import LocalCluster
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini(
+        "kafka_properties",
+        "Kafka's broker properties for the fixtures kafka and kafka_session: name=value, one a line",
+        type="linelist",
+        default=[],
+    )
+
+
+@pytest.fixture
+def kafka(pytestconfig: pytest.Config) -> Iterator[LocalCluster]:
+    """A fresh Kafka broker, in this process: kafka.bootstrap_servers."""
+    from ottla.testing.local_cluster import LocalCluster
+
+    with LocalCluster(config=_properties(pytestconfig)) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka_session(pytestconfig: pytest.Config) -> Iterator[LocalCluster]:
+    """A Kafka broker that all tests share: kafka_session.bootstrap_servers."""
+    from ottla.testing.local_cluster import LocalCluster
+
+    with LocalCluster(config=_properties(pytestconfig)) as cluster:
+        yield cluster
+
+
+def _properties(config: pytest.Config) -> dict[str, str]:
+    properties = {}
+    for line in config.getini("kafka_properties"):
+        name, equals, value = line.partition("=")
+        if not equals:
+            raise pytest.UsageError(
+                f"kafka_properties: {line!r}: expected name=value, such as num.partitions=3"
+            )
+        properties[name.strip()] = value.strip()
+    return properties

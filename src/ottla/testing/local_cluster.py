@@ -1,0 +1,245 @@
+"""A real broker for the time of a test, on a free port, in a directory that goes with it.
+
+    with LocalCluster() as cluster:
+        cluster.create_topic("orders", partitions=3)
+        with cluster.producer(value=str) as producer:
+            producer.send("orders", "one beer").result()
+
+It runs in a thread of this process, or, where a test wants to kill it, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+from weakref import WeakSet
+
+if TYPE_CHECKING:  # each is imported when it is used: a test pays for what it needs
+    from ottla.client import Admin, Consumer, Producer
+    from ottla.testing.broker_process import BrokerProcess
+    from ottla.testing.broker_thread import BrokerThread
+
+HOST: Final = "127.0.0.1"
+FLUSH_S_MAX: Final = 10.0
+
+# What differs from a broker that is meant to last. Nothing here outlives a power cut, the first
+# group waits for nobody, and `__consumer_offsets` is one log instead of fifty.
+DEFAULTS: Final[dict[str, str]] = {
+    "ottla.metadata.sync.enable": "false",
+    "auto.create.topics.enable": "true",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "100",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+}
+OURS: Final = frozenset({"listeners", "log.dir", "log.dirs"})
+
+
+class LocalCluster:
+    """One broker. `config` are Kafka's broker properties; they win over DEFAULTS.
+
+    With a `directory` the data stays there after `stop`; without one it is removed. Clients that
+    were made here are closed by `stop`, if the test has not done so.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        config: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+        process: bool = False,
+    ) -> None:
+        if brokers != 1:
+            raise NotImplementedError(
+                f"LocalCluster(brokers={brokers}): one broker is all there is,"
+                " replication is not built yet"
+            )
+        if refused := OURS.intersection(config or ()):
+            raise ValueError(f"{', '.join(sorted(refused))}: LocalCluster sets this by itself")
+        self._config = {**DEFAULTS, **(config or {})}
+        self._process = process
+        self._own_directory: tempfile.TemporaryDirectory[str] | None = None
+        self._given_directory = directory
+        self._reserved: socket.socket | None = None
+        self._port: int | None = None
+        self._broker: BrokerThread | BrokerProcess | None = None
+        self._clients: WeakSet[Admin | Consumer[Any, Any] | Producer[Any, Any]] = WeakSet()
+
+    # Where it is
+
+    @property
+    def port(self) -> int:
+        if self._port is None:
+            raise RuntimeError("the cluster is not started")
+        return self._port
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def directory(self) -> Path:
+        """The broker's log.dirs: partition 0 of a topic lies in `directory / "topic-0"`."""
+        if self._given_directory is not None:
+            return self._given_directory
+        if self._own_directory is None:
+            raise RuntimeError("the cluster is not started")
+        return Path(self._own_directory.name)
+
+    # Start and stop
+
+    def start(self) -> Self:
+        """Serve when this returns. Whatever keeps the broker from starting is raised."""
+        if self._port is not None:
+            raise RuntimeError("the cluster is started already")
+        if self._given_directory is None:
+            self._own_directory = tempfile.TemporaryDirectory(prefix="ottla-")
+        try:
+            self._start_broker(0)
+        except BaseException:
+            self._let_go()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Close clients, broker, files. Stopping twice is stopping once."""
+        with ExitStack() as stack:  # backwards, and each of them even if one before it failed
+            stack.callback(self._let_go)
+            stack.callback(self._stop_broker)
+            for client in list(self._clients):
+                stack.callback(self._close_client, client)
+
+    def restart(self) -> None:
+        """Stop, unless it was killed, and start again: with the same data, on the same port."""
+        port = self.port
+        self._stop_broker()
+        self._start_broker(port)
+
+    def kill(self) -> None:
+        """kill -9. `restart` starts it again."""
+        from ottla.testing.broker_process import BrokerProcess
+
+        if not self._process:
+            raise RuntimeError("a thread can't be killed: LocalCluster(process=True) can")
+        broker, self._broker = self._broker, None
+        if not isinstance(broker, BrokerProcess):
+            raise RuntimeError("there is no broker to kill: the cluster does not run")
+        broker.kill()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    # Its use
+
+    def create_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> None:
+        with self.admin() as admin:
+            admin.topics.create(name, partitions, configs=configs)
+
+    def producer(self, **options: Any) -> Producer[Any, Any]:
+        """An ottla.client.Producer, which does not linger; `options` are its own."""
+        from ottla.client import Producer
+
+        settings = {"linger.ms": 0, **options.pop("settings", {})}
+        producer = Producer[Any, Any](self.bootstrap_servers, settings=settings, **options)
+        self._clients.add(producer)
+        return producer
+
+    def consumer(
+        self, *topics: str, group: str | None = None, **options: Any
+    ) -> Consumer[Any, Any]:
+        """An ottla.client.Consumer, which starts at the beginning; `options` are its own."""
+        from ottla.client import Consumer
+
+        options.setdefault("auto_offset_reset", "earliest")
+        servers = self.bootstrap_servers
+        consumer = Consumer[Any, Any](servers, topics or None, group=group, **options)
+        self._clients.add(consumer)
+        return consumer
+
+    def admin(self) -> Admin:
+        from ottla.client import Admin
+
+        admin = Admin(self.bootstrap_servers)
+        self._clients.add(admin)
+        return admin
+
+    # What start and stop are made of
+
+    def _start_broker(self, port: int) -> None:
+        if self._process:
+            self._port = self._start_process()
+        else:
+            from ottla.testing.broker_thread import BrokerThread
+
+            thread = BrokerThread(self._properties(port))
+            self._port = thread.start()
+            self._broker = thread
+
+    def _start_process(self) -> int:
+        from ottla.testing.broker_process import BrokerProcess
+
+        if self._reserved is None:
+            self._reserved = reserve_port()
+        port: int = self._reserved.getsockname()[1]
+        process = BrokerProcess(self._properties(port), port)
+        process.start()
+        self._broker = process
+        return port
+
+    def _properties(self, port: int) -> dict[str, str]:
+        where = {"listeners": f"PLAINTEXT://{HOST}:{port}", "log.dirs": str(self.directory)}
+        return {**self._config, **where}
+
+    def _stop_broker(self) -> None:
+        broker, self._broker = self._broker, None
+        if broker is not None:
+            broker.stop()
+
+    def _close_client(self, client: Admin | Consumer[Any, Any] | Producer[Any, Any]) -> None:
+        from ottla.client import KafkaError, Producer
+
+        if not isinstance(client, Producer):
+            client.close()
+        elif self._broker is not None:
+            client.close(FLUSH_S_MAX)
+        else:
+            with suppress(KafkaError):  # records for a broker that was killed reach nobody
+                client.close(0)
+
+    def _let_go(self) -> None:
+        self._port = None
+        if self._reserved is not None:
+            self._reserved.close()
+            self._reserved = None
+        if self._own_directory is not None:
+            self._own_directory.cleanup()
+            self._own_directory = None
+
+
+def reserve_port() -> socket.socket:
+    """A socket that keeps a port for a process which is still to start, or to start again.
+
+    It is bound but does not listen: with SO_REUSEADDR on both, Linux lets the broker listen there,
+    gives the port to nobody who asks for any free one, and connects no client from it (one that
+    knocks before the broker is up could else be connected to itself).
+    """
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind((HOST, 0))
+    return reserved

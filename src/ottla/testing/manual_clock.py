@@ -1,0 +1,23 @@
+"""A clock that stands still until a test moves it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+START_MS: Final = 1_700_000_000_000  # a day in November 2023: far from 0, and the same in every run
+
+
+class ManualClock:
+    """A Clock. `advance` takes negative steps too: machines do set their clocks back."""
+
+    def __init__(self, now_ms: int = START_MS) -> None:
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def advance(self, ms: int) -> None:
+        self._now_ms += ms
+
+    def __repr__(self) -> str:
+        return f"ManualClock({self._now_ms})"
