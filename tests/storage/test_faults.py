@@ -167,6 +167,38 @@ def test_a_marker_on_a_full_disk_can_be_written_again() -> None:
     assert log.aborted(0, 2) == [(7, 0)]
 
 
+def test_a_marker_that_fits_while_its_index_entry_does_not() -> None:
+    files = MemoryFiles()
+    log = open_memory_log(files)
+    append(log, batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
+    end = marker(7, commit=False)
+    files.fill(len(end) + 10)
+    append(log, end, origin=Origin.COORDINATOR)
+    assert log.aborted(0, 2) == [(7, 0)]
+    files.heal()
+    close(log)
+    assert open_memory_log(files).aborted(0, 2) == [(7, 0)]
+
+
+def test_a_full_disk_does_not_keep_a_log_from_being_recovered() -> None:
+    files = MemoryFiles()
+    config = LogConfig(segment_bytes=2 * ONE, index_interval_bytes=1)
+    log = open_memory_log(files, config=config)
+    for index in range(5):
+        append(log, batch(b"%d" % index * 50, timestamp=NOW + index))
+    del files.nodes[f"{PATH}/00000000000000000004.log"].data[-1:]
+    files.kill()
+    files.fill(0)
+    log = open_memory_log(files, clean=False, config=config)
+    assert values(log) == [b"%d" % index * 50 for index in range(4)]
+    assert log.offset_for_time(NOW + 3, end_offset=4) == (3, NOW + 3, 0)
+    assert refused(log, batch(b"4" * 50)) is ErrorCode.KAFKA_STORAGE_ERROR
+    files.heal()
+    append(log, batch(b"4" * 50))
+    close(log)
+    assert len(read_all(open_memory_log(files, config=config))) == 5
+
+
 def test_flush_every_message_is_on_disk_before_the_answer() -> None:
     files = MemoryFiles()
     log = open_memory_log(files, config=LogConfig(flush_messages=1))

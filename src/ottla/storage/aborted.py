@@ -10,6 +10,7 @@ have any, so the file exists only where there is something in it.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from struct import Struct
 from typing import NamedTuple
@@ -20,6 +21,8 @@ from ottla.storage.files import Files
 ENTRY = Struct(">hqqqq")
 ENTRY_SIZE = 34
 VERSION = 0
+
+_log = logging.getLogger("ottla.storage")
 
 
 class AbortedTransaction(NamedTuple):
@@ -32,24 +35,35 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """The aborted transactions whose marker lies in one segment, in the order of the markers."""
 
-    __slots__ = ("_aborted", "_files", "path", "written")
+    __slots__ = ("_aborted", "_files", "_pending", "path", "written")
 
     def __init__(self, files: Files, path: str, file_size: int) -> None:
         self._files = files
         self.path = path
         self.written = file_size
+        self._pending = b""
         self._aborted: list[AbortedTransaction] | None = None if file_size else []
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Written at once: markers are rare, and a lost entry would show aborted records."""
-        known = self.all()
-        data = ENTRY.pack(VERSION, *aborted)
-        file = self._files.open(self.path, create=self.written == 0)
-        if file.pwrite(data, self.written) != ENTRY_SIZE:
-            file.truncate(self.written)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
-        self.written += ENTRY_SIZE
-        known.append(aborted)
+        """Known at once, and written at once if the disk lets us: else with the next flush.
+
+        The marker is in the log already, so that an error here would come too late.
+        """
+        self.all().append(aborted)
+        self._pending += ENTRY.pack(VERSION, *aborted)
+        try:
+            self.save()
+        except OSError as error:
+            _log.warning("%s not written yet: %s", self.path, error)
+
+    def save(self) -> None:
+        if self._pending:
+            file = self._files.open(self.path, create=self.written == 0)
+            if file.pwrite(self._pending, self.written) != len(self._pending):
+                file.truncate(self.written)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+            self.written += len(self._pending)
+            self._pending = b""
 
     def all(self) -> list[AbortedTransaction]:
         if self._aborted is None:
@@ -62,7 +76,7 @@ class TransactionIndex:
         The last stable offset at the time of a marker tells that all which started before it had
         ended: a later marker belongs to a transaction that starts at or after `end_offset`.
         """
-        if not self.written:
+        if self._aborted == []:
             return False
         for aborted in self.all():
             if aborted.last_offset >= first_offset and aborted.first_offset < end_offset:
@@ -73,18 +87,21 @@ class TransactionIndex:
 
     def truncate(self, offset: int) -> None:
         """Drop the transactions whose marker is at or after `offset`."""
-        if not self.written:
-            return
-        kept = [aborted for aborted in self.all() if aborted.last_offset < offset]
-        if len(kept) < len(self.all()):
-            self._files.open(self.path).truncate(len(kept) * ENTRY_SIZE)
-            self.written = len(kept) * ENTRY_SIZE
+        known = self.all()
+        kept = [aborted for aborted in known if aborted.last_offset < offset]
+        if len(kept) < len(known):
             self._aborted = kept
+            if self.written:
+                self._files.remove(self.path)
+                self.written = 0
+            self._pending = b"".join(ENTRY.pack(VERSION, *aborted) for aborted in kept)
+            self.save()
 
     def clear(self) -> None:
         if self.written:
             self._files.remove(self.path)
         self.written = 0
+        self._pending = b""
         self._aborted = []
 
 

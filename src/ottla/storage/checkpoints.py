@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -131,12 +131,20 @@ def read_meta_properties(data: bytes) -> MetaProperties:
 
 
 def write_clean_shutdown(broker_epoch: int = -1) -> bytes:
-    return json.dumps(
-        {"version": VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":")
-    ).encode()
+    return f'{{"version":{VERSION},"brokerEpoch":{broker_epoch}}}'.encode()
 
 
-def uuid_text(uuid: bytes) -> str:
+def random_uuid() -> bytes:
+    """A UUID of version 4. Kafka's tools take a leading dash for an option, so none begins so."""
+    while True:
+        uuid = bytearray(os.urandom(16))
+        uuid[6] = uuid[6] & 0x0F | 0x40
+        uuid[8] = uuid[8] & 0x3F | 0x80
+        if not uuid_text(uuid).startswith("-"):
+            return bytes(uuid)
+
+
+def uuid_text(uuid: bytes | bytearray) -> str:
     """Kafka writes a UUID as 22 letters of base64."""
     return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode()
 

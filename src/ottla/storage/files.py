@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import shutil
 from typing import NamedTuple, Protocol
 
 Data = bytes | bytearray | memoryview
@@ -212,6 +211,8 @@ class DiskFiles:
             return
 
     def remove_tree(self, path: str) -> None:
+        import shutil  # slow to load, and not needed to start
+
         try:
             shutil.rmtree(path)
         except FileNotFoundError:

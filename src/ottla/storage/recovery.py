@@ -285,7 +285,7 @@ def _scan(
             next_offset,
         )
     segment.forget_recent(next_offset)
-    segment.close_indexes()
+    segment.close_indexes_or_wait()
     return valid < size, next_offset
 
 

@@ -199,14 +199,19 @@ class Segment:
     def save_indexes(self) -> None:
         self.offset_index.file.save()
         self.time_index.file.save()
+        self.transactions.save()
+
+    def close_indexes_or_wait(self) -> None:
+        """What the disk has no room for stays pending, and is saved with the next flush."""
+        try:
+            self.close_indexes()
+        except OSError as error:
+            _log.warning("%s: indexes not written yet: %s", self.path, error)
 
     def become_inactive(self) -> None:
         self._recent_floor = (1 << 63) - 1
         del self._recent_lasts[:], self._recent_positions[:]
-        try:
-            self.close_indexes()
-        except OSError as error:  # stays pending, and is saved with the next flush
-            _log.warning("%s: indexes not written yet: %s", self.path, error)
+        self.close_indexes_or_wait()
 
     # Reading
 

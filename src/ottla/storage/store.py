@@ -15,9 +15,7 @@ import logging
 import os
 import re
 import resource
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage import checkpoints
@@ -316,6 +314,8 @@ class LogStore:
 
         Several at a time, since a file system writes down the syncs of many files in one go.
         """
+        from concurrent.futures import ThreadPoolExecutor  # not needed to start
+
         broken: set[str] = set()
         with ThreadPoolExecutor(FLUSH_THREADS) as threads:
             while jobs := self._jobs(now_ms, FLUSH_JOBS_MAX, broken):
@@ -435,7 +435,7 @@ class LogStore:
             cluster_id=cluster_id if known is None else known.cluster_id or cluster_id,
             node_id=node_id if known is None or known.node_id is None else known.node_id,
             directory_id=(known.directory_id if known else None)
-            or checkpoints.uuid_text(uuid.uuid4().bytes),
+            or checkpoints.uuid_text(checkpoints.random_uuid()),
         )
         if meta != known:
             directory.files.replace(path, checkpoints.write_meta_properties(meta), sync=True)
@@ -512,5 +512,5 @@ def _compare(path: str, name: str, known: object, wanted: object) -> None:
 
 
 def _deleted_name(topic: str, partition: int) -> str:
-    suffix = f"-{partition}.{uuid.uuid4().hex}{DELETE_SUFFIX}"
+    suffix = f"-{partition}.{checkpoints.random_uuid().hex()}{DELETE_SUFFIX}"
     return topic[: NAME_MAX - len(suffix)] + suffix
