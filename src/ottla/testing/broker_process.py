@@ -1,0 +1,104 @@
+"""A broker as a process of its own: `ottla serve`, which can be killed as by a power cut."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.client.lines import Line
+from ottla.errors import KafkaError
+
+START_S_MAX: Final = 30.0
+STOP_S_MAX: Final = 30.0
+LOOK_EVERY_S: Final = 0.005
+LOG_BYTES_SHOWN: Final = 8000
+
+# -P: the directory that the tests run in must not lend its modules to the broker.
+SERVE: Final = (
+    sys.executable,
+    "-P",
+    "-c",
+    "import sys; from ottla.cli.main import main; sys.exit(main(sys.argv[1:]))",
+    "serve",
+)
+
+
+class BrokerProcess:
+    """`start`, then `stop` or `kill`; a new one for the next start."""
+
+    def __init__(self, properties: Mapping[str, str], port: int) -> None:
+        self._overrides = [
+            word for pair in properties.items() for word in ("--override", "=".join(pair))
+        ]
+        self._port = port
+
+    def start(self, timeout_s: float = START_S_MAX) -> int:
+        """The port, once the broker answers. RuntimeError, with the broker's log, if it doesn't."""
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 -- open as long as the process is
+        try:
+            self._process = subprocess.Popen(
+                [*SERVE, *self._overrides],
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+            )
+        except BaseException:
+            self._log.close()
+            raise
+        try:
+            self._wait_until_it_answers(timeout_s)
+        except BaseException:
+            self.kill()
+            raise
+        return self._port
+
+    def stop(self) -> None:
+        """SIGTERM: open requests are answered, logs are closed cleanly."""
+        self._process.terminate()
+        try:
+            code = self._process.wait(STOP_S_MAX)
+        except subprocess.TimeoutExpired:
+            failure = f"did not stop in {STOP_S_MAX:.0f} s:\n{self.log()}"
+            self.kill()
+            raise RuntimeError(f"the broker {failure}") from None
+        failure = f"left with exit code {code}:\n{self.log()}" if code else ""
+        self._log.close()
+        if failure:
+            raise RuntimeError(f"the broker {failure}")
+
+    def kill(self) -> None:
+        """SIGKILL: nothing more is written."""
+        self._process.kill()
+        self._process.wait(STOP_S_MAX)
+        self._log.close()
+
+    def log(self) -> str:
+        """The end of what the broker has said so far."""
+        descriptor = self._log.fileno()
+        start = max(0, os.fstat(descriptor).st_size - LOG_BYTES_SHOWN)
+        return os.pread(descriptor, LOG_BYTES_SHOWN, start).decode(errors="replace")
+
+    def _wait_until_it_answers(self, timeout_s: float) -> None:
+        """An open port is not enough: clients may queue there long before the broker is ready."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            left_s = deadline - time.monotonic()
+            if (code := self._process.poll()) is not None:
+                raise RuntimeError(
+                    f"the broker did not start: exit code {code}, and its log says\n{self.log()}"
+                )
+            if left_s <= 0:
+                raise RuntimeError(
+                    f"the broker did not answer in {timeout_s:g} s; its log says\n{self.log()}"
+                )
+            try:
+                Line("127.0.0.1", self._port, settings={}, timeout_s=left_s).close()
+            except KafkaError:
+                time.sleep(LOOK_EVERY_S)
+            else:
+                return
