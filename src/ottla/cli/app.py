@@ -1,0 +1,65 @@
+"""`ottla <verb>`: every verb but `serve`, with typer and rich."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from ottla.cli.kafka.tool import INTERRUPTED, ToolError, broken_pipe, log_to_stderr
+from ottla.cli.output import fail
+from ottla.cli.verbs import bench, configs, consume, dump_log, groups, produce, topics
+from ottla.errors import KafkaError
+
+HELP = """Ottla: an event streaming platform that speaks Kafka's protocol.
+
+[bold]ottla serve[/bold] starts a broker; the other verbs work with any Kafka cluster.
+
+Kafka's own tools are there too, under their own names: kafka-topics, kafka-console-producer,
+kafka-console-consumer, kafka-consumer-groups, kafka-configs and others.
+"""
+
+app = typer.Typer(
+    help=HELP,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(topics.app, name="topics")
+app.add_typer(groups.app, name="groups")
+app.add_typer(configs.app, name="configs")
+app.command("produce", help=produce.HELP)(produce.produce)
+app.command("consume", help=consume.HELP)(consume.consume)
+app.command("bench", help=bench.HELP)(bench.bench)
+app.command("dump-log", help=dump_log.HELP)(dump_log.dump_log)
+
+
+@app.command(
+    "serve",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    add_help_option=False,
+)
+def serve(context: typer.Context) -> None:
+    """Start a broker: [bold]ottla serve --help[/bold] has its options."""
+    from ottla.cli.serve import main as serve_main
+
+    raise typer.Exit(serve_main(list(context.args)))
+
+
+def main(arguments: list[str]) -> int:
+    log_to_stderr()
+    try:
+        app(args=arguments, prog_name="ottla")
+    except SystemExit as exit:
+        return exit.code if isinstance(exit.code, int) else 1
+    except (KafkaError, ToolError) as error:
+        fail(error)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        return broken_pipe()
+    sys.stdout.flush()
+    return 0

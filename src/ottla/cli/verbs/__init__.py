@@ -1,0 +1,1 @@
+"""The verbs of `ottla`, one module each."""

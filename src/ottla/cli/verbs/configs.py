@@ -1,0 +1,163 @@
+"""ottla configs: show and change the configs of topics and brokers."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ottla.cli.kafka.tool import ToolError, read_properties
+from ottla.cli.output import (
+    LOCALHOST,
+    AsJson,
+    Bootstrap,
+    CommandConfig,
+    print_json,
+    print_table,
+    said,
+)
+from ottla.client.admin import Admin
+from ottla.client.configs import Config, ConfigSource, ResourceType
+
+app = typer.Typer(
+    help="""Configs of topics and brokers: show, set, unset.
+
+A resource is [bold]topic:NAME[/bold], [bold]broker:ID[/bold], [bold]broker:[/bold] (the default of
+all brokers) or [bold]group:NAME[/bold].
+
+[dim]ottla configs show topic:orders
+ottla configs set topic:orders retention.ms=86400000
+ottla configs unset topic:orders retention.ms[/dim]
+""",
+    no_args_is_help=True,
+)
+
+Resource = Annotated[str, typer.Argument(help="topic:NAME, broker:ID, broker:, group:NAME")]
+
+_KINDS = {"topic": ResourceType.TOPIC, "broker": ResourceType.BROKER, "group": ResourceType.GROUP}
+
+
+@app.command()
+def show(
+    resource: Resource,
+    names: Annotated[list[str] | None, typer.Argument(help="Which; none: all.")] = None,
+    *,
+    changed: Annotated[bool, typer.Option("--changed", help="Leave defaults out.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Say what each is for.")] = False,
+    bootstrap_server: Bootstrap = LOCALHOST,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show configs, with where each value comes from.
+
+    [dim]ottla configs show topic:orders
+    ottla configs show broker:0 --changed
+    ottla configs show topic:orders cleanup.policy --explain[/dim]
+    """
+    kind, name = _parse(resource)
+    with _admin(bootstrap_server, command_config) as admin:
+        found = admin.configs.describe(kind, name, documentation=True)
+    default = ConfigSource.DEFAULT_CONFIG
+    wanted = [
+        each
+        for each in found
+        if (not names or each.name in names) and (not changed or each.source != default)
+    ]
+    for unknown in set(names or ()) - {each.name for each in found}:
+        raise ToolError(f"{resource} has no config {unknown}")
+    if as_json:
+        print_json([_as_object(each) for each in wanted])
+        return
+    columns = ["config", "value", "type", "from"]
+    rows = [_row(each) for each in wanted]
+    if explain:
+        columns.append("what it is for")
+        rows = [(*row, each.documentation or "") for row, each in zip(rows, wanted, strict=True)]
+    print_table(columns, rows)
+
+
+@app.command("set")
+def set_configs(
+    resource: Resource,
+    configs: Annotated[list[str], typer.Argument(help="NAME=VALUE", metavar="NAME=VALUE...")],
+    *,
+    bootstrap_server: Bootstrap = LOCALHOST,
+    command_config: CommandConfig = None,
+) -> None:
+    """Set configs.
+
+    [dim]ottla configs set topic:orders retention.ms=86400000 cleanup.policy=compact,delete[/dim]
+    """
+    kind, name = _parse(resource)
+    wishes = {}
+    for each in configs:
+        key, equals, value = each.partition("=")
+        if not equals:
+            raise ToolError(f"{each}: expected NAME=VALUE, such as retention.ms=60000")
+        wishes[key] = value
+    with _admin(bootstrap_server, command_config) as admin:
+        admin.configs.alter(kind, name, set=wishes)
+    for key, value in wishes.items():
+        said(f"[cyan]{resource}[/] {key} = {value}")
+
+
+@app.command()
+def unset(
+    resource: Resource,
+    names: Annotated[list[str], typer.Argument(help="Names of configs.")],
+    *,
+    bootstrap_server: Bootstrap = LOCALHOST,
+    command_config: CommandConfig = None,
+) -> None:
+    """Go back to the default.
+
+    [dim]ottla configs unset topic:orders retention.ms[/dim]
+    """
+    kind, name = _parse(resource)
+    with _admin(bootstrap_server, command_config) as admin:
+        admin.configs.alter(kind, name, delete=names)
+        after = {each.name: each.value for each in admin.configs.describe(kind, name)}
+    for each in names:
+        said(f"[cyan]{resource}[/] {each} = {after.get(each)} [dim](default)[/]")
+
+
+def _admin(bootstrap_server: str, command_config: str | None) -> Admin:
+    return Admin(bootstrap_server, settings=dict(read_properties(command_config)))
+
+
+def _parse(resource: str) -> tuple[ResourceType, str]:
+    kind, colon, name = resource.partition(":")
+    if not colon or kind not in _KINDS or (not name and kind != "broker"):
+        raise ToolError(f"{resource}: expected topic:NAME, broker:ID, broker: or group:NAME")
+    if kind == "broker" and name and not name.isdigit():
+        raise ToolError(f"{resource}: a broker's id is a number")
+    return _KINDS[kind], name
+
+
+def _row(config: Config) -> tuple[str, ...]:
+    value = "(hidden)" if config.sensitive else config.value
+    source = config.source.name.removesuffix("_CONFIG").lower().replace("_", " ")
+    changed = config.source != ConfigSource.DEFAULT_CONFIG
+    shown = "[dim]null[/]" if value is None else value.replace("[", r"\[")
+    return (
+        f"[cyan]{config.name}[/]",
+        f"[bold]{shown}[/]" if changed else shown,
+        f"[dim]{config.type}[/]",
+        f"[yellow]{source}[/]" if changed else f"[dim]{source}[/]",
+    )
+
+
+def _as_object(config: Config) -> dict[str, object]:
+    return {
+        "name": config.name,
+        "value": config.value,
+        "type": config.type,
+        "source": config.source.name,
+        "read_only": config.read_only,
+        "sensitive": config.sensitive,
+        "documentation": config.documentation,
+        "synonyms": [
+            {"name": each.name, "value": each.value, "source": each.source.name}
+            for each in config.synonyms
+        ],
+    }

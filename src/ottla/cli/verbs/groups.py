@@ -1,0 +1,251 @@
+"""ottla groups: list, describe, reset, delete."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ottla.cli.kafka.group_offsets import new_offsets, topic_partitions
+from ottla.cli.kafka.group_report import assignment_text
+from ottla.cli.kafka.options import Option, Options
+from ottla.cli.kafka.tool import ToolError, read_properties
+from ottla.cli.output import (
+    LOCALHOST,
+    AsJson,
+    Bootstrap,
+    CommandConfig,
+    print_json,
+    print_table,
+    said,
+)
+from ottla.client.admin import Admin
+from ottla.client.groups import GroupDescription
+from ottla.client.offsets import OffsetAt
+from ottla.errors import ErrorCode, KafkaError
+
+app = typer.Typer(
+    help="""Consumer groups: list, describe, reset, delete.
+
+[dim]ottla groups list
+ottla groups describe billing
+ottla groups reset billing --topic orders --to earliest[/dim]
+""",
+    no_args_is_help=True,
+)
+
+_COLORS = {"Stable": "green", "Empty": "dim", "Dead": "red"}
+
+
+@app.command("list")
+def list_groups(
+    *,
+    bootstrap_server: Bootstrap = LOCALHOST,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """List groups and their states.
+
+    [dim]ottla groups list --json[/dim]
+    """
+    with _admin(bootstrap_server, command_config) as admin:
+        groups = sorted(admin.groups.list(), key=lambda each: each.name)
+    if as_json:
+        print_json(groups)
+        return
+    rows = [(f"[cyan]{each.name}[/]", _colored(each.state), each.type) for each in groups]
+    print_table(["group", "state", "type"], rows)
+
+
+@app.command()
+def describe(
+    name: Annotated[str, typer.Argument(help="The group.")],
+    *,
+    bootstrap_server: Bootstrap = LOCALHOST,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show who is in a group, and how far it has read.
+
+    [dim]ottla groups describe billing
+    ottla groups describe billing --json[/dim]
+    """
+    with _admin(bootstrap_server, command_config) as admin:
+        group = _described(admin, name)
+        rows = _progress(admin, group)
+    if as_json:
+        print_json(
+            {
+                "name": group.name,
+                "state": group.state,
+                "type": group.type,
+                "assignor": group.assignor,
+                "coordinator": group.coordinator.id,
+                "members": group.members,
+                "offsets": rows,
+            }
+        )
+        return
+    lag = sum(int(row["lag"] or 0) for row in rows)
+    said(
+        f"[bold cyan]{name}[/]  {_colored(group.state)}  [dim]{group.assignor or 'no assignor'},"
+        f" coordinator {group.coordinator.id}, {len(group.members)} members, lag {lag:,}[/]"
+    )
+    print_table(
+        ["topic", ">partition", ">offset", ">end", ">lag", "member", "host"],
+        [
+            (
+                row["topic"],
+                row["partition"],
+                _number(row["offset"]),
+                _number(row["end"]),
+                _lag(row["lag"]),
+                row["member"] or "-",
+                row["host"] or "-",
+            )
+            for row in rows
+        ],
+    )
+    idle = [each for each in group.members if not each.assignment]
+    for member in idle:
+        said(f"  [dim]idle:[/] {member.id} {member.host} {assignment_text(member.assignment)}")
+
+
+@app.command()
+def reset(
+    name: Annotated[str, typer.Argument(help="The group; it must have no members.")],
+    *,
+    to: Annotated[
+        str,
+        typer.Option(help="earliest, latest, an offset, +N or -N, or a time.", show_default=True),
+    ] = "earliest",
+    topic: Annotated[
+        list[str], typer.Option("--topic", "-t", help="topic or topic:0,1; none: all that it read.")
+    ] = [],  # noqa: B006
+    dry_run: Annotated[bool, typer.Option(help="Only show what would be done.")] = False,
+    bootstrap_server: Bootstrap = LOCALHOST,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move a group's offsets.
+
+    [dim]ottla groups reset billing --to earliest --dry-run
+    ottla groups reset billing --to -100 --topic orders
+    ottla groups reset billing --to 2026-01-31T12:00:00[/dim]
+    """
+    with _admin(bootstrap_server, command_config) as admin:
+        group = admin.groups.describe(name)[name]
+        if isinstance(group, GroupDescription) and group.members:
+            code = ErrorCode.NON_EMPTY_GROUP
+            raise KafkaError(code, f"group {name} has {len(group.members)} members")
+        current = {each: found.offset for each, found in admin.groups.offsets(name).items()}
+        partitions = topic_partitions(admin, topic) if topic else list(current)
+        if not partitions:
+            raise ToolError(f"group {name} has no offsets; name what to set by --topic")
+        plan = new_offsets(admin, _scenario(to), partitions, current)
+        if not dry_run:
+            admin.groups.alter_offsets(name, plan)
+    if as_json:
+        print_json([{**each._asdict(), "offset": offset} for each, offset in plan.items()])
+        return
+    rows = [
+        (each.topic, each.partition, _number(current.get(each)), f"{offset:,}")
+        for each, offset in plan.items()
+    ]
+    print_table(["topic", ">partition", ">from", ">to"], rows)
+    if dry_run:
+        said("[yellow]nothing was changed[/] (--dry-run)")
+
+
+@app.command()
+def delete(
+    names: Annotated[list[str], typer.Argument(help="The groups.")],
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    bootstrap_server: Bootstrap = LOCALHOST,
+    command_config: CommandConfig = None,
+) -> None:
+    """Delete groups and their offsets.
+
+    [dim]ottla groups delete billing --yes[/dim]
+    """
+    if not yes:
+        typer.confirm(f"Delete {', '.join(names)} with their offsets?", abort=True)
+    with _admin(bootstrap_server, command_config) as admin:
+        results = admin.groups.delete(*names)
+    for name, error in results.items():
+        if error is not None:
+            raise KafkaError(error.code, f"{name}: {str(error).removeprefix('Broker: ')}")
+        said(f"deleted group [cyan]{name}[/]")
+
+
+def _admin(bootstrap_server: str, command_config: str | None) -> Admin:
+    return Admin(bootstrap_server, settings=dict(read_properties(command_config)))
+
+
+def _described(admin: Admin, name: str) -> GroupDescription:
+    group = admin.groups.describe(name)[name]
+    if isinstance(group, KafkaError) and group.code != ErrorCode.GROUP_ID_NOT_FOUND:
+        raise group
+    if isinstance(group, KafkaError) or group.state == "Dead":
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {name} does not exist")
+    return group
+
+
+def _progress(admin: Admin, group: GroupDescription) -> list[dict[str, int | str | None]]:
+    committed = admin.groups.offsets(group.name)
+    readers = {each: member for member in group.members for each in member.assignment}
+    partitions = sorted(set(committed) | set(readers))
+    ends = admin.offsets.find(partitions)
+    rows: list[dict[str, int | str | None]] = []
+    for each in partitions:
+        at = ends[each]
+        end = at.offset if isinstance(at, OffsetAt) else None
+        offset = committed[each].offset if each in committed else None
+        reader = readers.get(each)
+        rows.append(
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "offset": offset,
+                "end": end,
+                "lag": None if offset is None or end is None else end - offset,
+                "member": reader.id if reader else None,
+                "client": reader.client_id if reader else None,
+                "host": reader.host if reader else None,
+            }
+        )
+    return rows
+
+
+def _scenario(to: str) -> Options:
+    """Kafka's own option for each form of `--to`."""
+    words = {"earliest": ["--to-earliest"], "latest": ["--to-latest"]}.get(to)
+    if words is None:
+        if to[:1] in "+-" and to[1:].isdigit():
+            words = ["--shift-by", str(int(to))]
+        elif to.isdigit():
+            words = ["--to-offset", to]
+        else:
+            words = ["--to-datetime", to if "T" in to else f"{to}T00:00:00"]
+    known = [
+        Option("to-earliest", ""),
+        Option("to-latest", ""),
+        *(Option(each, "", "value") for each in ("shift-by", "to-offset", "to-datetime")),
+        *(Option(each, "", "value") for each in ("by-duration", "from-file", "to-current")),
+    ]
+    return Options(known, words)
+
+
+def _colored(state: str) -> str:
+    return f"[{_COLORS.get(state, 'yellow')}]{state}[/]"
+
+
+def _number(value: int | str | None) -> str:
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else value
+
+
+def _lag(value: int | str | None) -> str:
+    if not isinstance(value, int):
+        return "-"
+    return f"[{'yellow' if value else 'green'}]{value:,}[/]"
