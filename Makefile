@@ -3,13 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+COMPILED := .cache/compiled
 
-.PHONY: run test lint unit compat bench chaos fuzz messages clean help
+.PHONY: run test lint unit compat compile test-compiled bench chaos fuzz messages clean help
 
 help:
 	@echo "make run      start a broker on 127.0.0.1:9092 (data in ./data)"
 	@echo "make test     lint, types, layers, unit tests, real clients"
 	@echo "make compat   clients and tools from Maven Central and Go modules"
+	@echo "make compile  the hot modules compiled by mypyc, as .cache/compiled/bin/ottla"
 	@echo "make bench    Ottla beside Apache Kafka in one run"
 	@echo "make fuzz     random frames and segment files (minutes=5)"
 	@echo "make messages write src/ottla/wire/messages anew from kio"
@@ -40,9 +42,25 @@ test: lint unit
 compat: $(READY)
 	./tools/setup_test_clients.sh --maven
 	$(BIN)/pytest -q tests/compat -m maven
+	$(MAKE) test-compiled
 
-bench: $(READY)
-	$(BIN)/python -m benchmarks $(ARGS)
+# The hot modules as C extensions, in an environment of its own: the editable install stays plain.
+$(COMPILED)/.ready: $(READY) setup.py $(shell find src -name '*.py')
+	test -x $(COMPILED)/bin/python || $(PYTHON) -m venv $(COMPILED)
+	$(BIN)/uv pip install --quiet --python $(COMPILED)/bin/python setuptools mypy --group dev
+	OTTLA_COMPILE=1 $(BIN)/uv pip install --quiet --python $(COMPILED)/bin/python \
+		--no-build-isolation --compile-bytecode --reinstall-package ottla .
+	@touch $@
+
+compile: $(COMPILED)/.ready
+
+# The same tests on the compiled build: what mypyc makes of the source must behave as the source.
+test-compiled: compile
+	$(COMPILED)/bin/pytest -q -n 2 tests/net tests/records tests/storage tests/broker \
+		tests/coordinator tests/wire/test_connection.py
+
+bench: compile
+	$(BIN)/python -m benchmarks --ottla $(COMPILED)/bin/ottla $(ARGS)
 
 fuzz: $(READY)
 	$(BIN)/python tools/fuzz.py --minutes $(or $(minutes),5)

@@ -17,6 +17,8 @@ from codecs import utf_8_decode
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
+from mypy_extensions import mypyc_attr
+
 from ottla.slices import FileSlice
 
 Buffer = bytes | bytearray | memoryview
@@ -38,6 +40,7 @@ class MalformedError(Exception):
     """Bytes that are not the message they claim to be."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)  # only the hot messages are compiled
 class Message:
     """What all generated messages share: comparison and display, field by field."""
 
