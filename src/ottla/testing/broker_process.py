@@ -19,13 +19,7 @@ LOOK_EVERY_S: Final = 0.005
 LOG_BYTES_SHOWN: Final = 8000
 
 # -P: the directory that the tests run in must not lend its modules to the broker.
-SERVE: Final = (
-    sys.executable,
-    "-P",
-    "-c",
-    "import sys; from ottla.cli.main import main; sys.exit(main(sys.argv[1:]))",
-    "serve",
-)
+SERVE: Final = (sys.executable, "-P", "-m", "ottla.cli", "serve")
 
 
 class BrokerProcess:

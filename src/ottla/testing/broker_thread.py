@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from typing import Final
 
 from ottla.broker.broker import Broker
+from ottla.clock import Clock
 from ottla.config import ServerConfig
 from ottla.net.loop import run as run_loop
 
@@ -21,8 +22,9 @@ class BrokerThread:
     The thread is a daemon, so that a cluster nobody stopped does not keep the interpreter alive.
     """
 
-    def __init__(self, properties: Mapping[str, str]) -> None:
+    def __init__(self, properties: Mapping[str, str], clock: Clock | None = None) -> None:
         self._config = ServerConfig(properties)
+        self._clock = clock
         self._started: Future[int] = Future()
         self._stopped: Future[None] = Future()
         self._stop: asyncio.Event
@@ -57,7 +59,7 @@ class BrokerThread:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        broker = Broker(self._config)
+        broker = Broker(self._config, clock=self._clock)
         await broker.start()
         self._started.set_result(broker.port)
         await self._stop.wait()

@@ -10,10 +10,11 @@ It runs in a thread of this process, or, where a test wants to kill it, in a pro
 
 from __future__ import annotations
 
+import os
 import socket
 import tempfile
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -21,11 +22,15 @@ from weakref import WeakSet
 
 if TYPE_CHECKING:  # each is imported when it is used: a test pays for what it needs
     from ottla.client import Admin, Consumer, Producer
+    from ottla.clock import Clock
     from ottla.testing.broker_process import BrokerProcess
     from ottla.testing.broker_thread import BrokerThread
 
 HOST: Final = "127.0.0.1"
 FLUSH_S_MAX: Final = 10.0
+CREATE_S_MAX: Final = 30.0
+MEMORY_DISK: Final = "/dev/shm"
+MEMORY_DISK_BYTES_MIN: Final = 1 << 30
 
 # What differs from a broker that is meant to last. Nothing here outlives a power cut, the first
 # group waits for nobody, and `__consumer_offsets` is one log instead of fifty.
@@ -39,12 +44,23 @@ DEFAULTS: Final[dict[str, str]] = {
 }
 OURS: Final = frozenset({"listeners", "log.dir", "log.dirs"})
 
+# A broker that is back is found at once. Left alone, librdkafka waits up to ten seconds for it, or
+# goes back to the bootstrap servers, which takes a second.
+CLIENT_SETTINGS: Final[dict[str, Any]] = {
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 100,
+    "metadata.recovery.strategy": "none",
+}
+# Idempotence is off: librdkafka asks for a producer id half a second after its start, if not later.
+PRODUCER_SETTINGS: Final = {**CLIENT_SETTINGS, "linger.ms": 0, "enable.idempotence": False}
+
 
 class LocalCluster:
     """One broker. `config` are Kafka's broker properties; they win over DEFAULTS.
 
     With a `directory` the data stays there after `stop`; without one it is removed. Clients that
-    were made here are closed by `stop`, if the test has not done so.
+    were made here are closed by `stop`, if the test has not done so. A `clock` (ManualClock) is
+    what the broker takes its time from; only a thread can share it.
     """
 
     def __init__(
@@ -54,6 +70,7 @@ class LocalCluster:
         config: Mapping[str, str] | None = None,
         directory: Path | None = None,
         process: bool = False,
+        clock: Clock | None = None,
     ) -> None:
         if brokers != 1:
             raise NotImplementedError(
@@ -62,8 +79,13 @@ class LocalCluster:
             )
         if refused := OURS.intersection(config or ()):
             raise ValueError(f"{', '.join(sorted(refused))}: LocalCluster sets this by itself")
+        if process and clock is not None:
+            raise ValueError(
+                "a process has a clock of its own: LocalCluster(clock=...) is a thread"
+            )
         self._config = {**DEFAULTS, **(config or {})}
         self._process = process
+        self._clock = clock
         self._own_directory: tempfile.TemporaryDirectory[str] | None = None
         self._given_directory = directory
         self._reserved: socket.socket | None = None
@@ -99,7 +121,7 @@ class LocalCluster:
         if self._port is not None:
             raise RuntimeError("the cluster is started already")
         if self._given_directory is None:
-            self._own_directory = tempfile.TemporaryDirectory(prefix="ottla-")
+            self._own_directory = tempfile.TemporaryDirectory(prefix="ottla-", dir=memory_disk())
         try:
             self._start_broker(0)
         except BaseException:
@@ -148,14 +170,35 @@ class LocalCluster:
     def create_topic(
         self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
     ) -> None:
-        with self.admin() as admin:
-            admin.topics.create(name, partitions, configs=configs)
+        """KafkaError says why it can't be."""
+        from ottla.client.lines import Line, check
+        from ottla.wire.apis import ApiKey
+        from ottla.wire.messages import create_topics as messages
+
+        configured = [messages.CreatableTopicConfig(*each) for each in (configs or {}).items()]
+        topic = messages.CreatableTopic(name, partitions, 1, [], configured)
+        line = Line(HOST, self.port, settings={}, timeout_s=CREATE_S_MAX)
+        try:
+            answer = line.call(
+                messages.CreateTopicsRequest([topic], timeout=round(CREATE_S_MAX * 1000)),
+                ApiKey.CREATE_TOPICS,
+                messages.CreateTopicsResponse,
+            )
+        finally:
+            line.close()
+        result = answer.topics[0]
+        check(result.error_code, result.error_message)
 
     def producer(self, **options: Any) -> Producer[Any, Any]:
-        """An ottla.client.Producer, which does not linger; `options` are its own."""
+        """An ottla.client.Producer, with its own `options`.
+
+        It is as quick as it can be: PRODUCER_SETTINGS. Who asks for a `delivery` gets that word's
+        settings; who gives `settings` has the last word.
+        """
         from ottla.client import Producer
 
-        settings = {"linger.ms": 0, **options.pop("settings", {})}
+        quick = CLIENT_SETTINGS if "delivery" in options else PRODUCER_SETTINGS
+        settings = {**quick, **options.pop("settings", {})}
         producer = Producer[Any, Any](self.bootstrap_servers, settings=settings, **options)
         self._clients.add(producer)
         return producer
@@ -167,15 +210,17 @@ class LocalCluster:
         from ottla.client import Consumer
 
         options.setdefault("auto_offset_reset", "earliest")
-        servers = self.bootstrap_servers
-        consumer = Consumer[Any, Any](servers, topics or None, group=group, **options)
+        settings = {**CLIENT_SETTINGS, **options.pop("settings", {})}
+        consumer = Consumer[Any, Any](
+            self.bootstrap_servers, topics or None, group=group, settings=settings, **options
+        )
         self._clients.add(consumer)
         return consumer
 
     def admin(self) -> Admin:
         from ottla.client import Admin
 
-        admin = Admin(self.bootstrap_servers)
+        admin = Admin(self.bootstrap_servers, settings=CLIENT_SETTINGS)
         self._clients.add(admin)
         return admin
 
@@ -187,7 +232,7 @@ class LocalCluster:
         else:
             from ottla.testing.broker_thread import BrokerThread
 
-            thread = BrokerThread(self._properties(port))
+            thread = BrokerThread(self._properties(port), self._clock)
             self._port = thread.start()
             self._broker = thread
 
@@ -212,15 +257,14 @@ class LocalCluster:
             broker.stop()
 
     def _close_client(self, client: Admin | Consumer[Any, Any] | Producer[Any, Any]) -> None:
-        from ottla.client import KafkaError, Producer
+        from ottla.client import Producer
 
         if not isinstance(client, Producer):
             client.close()
-        elif self._broker is not None:
-            client.close(FLUSH_S_MAX)
-        else:
-            with suppress(KafkaError):  # records for a broker that was killed reach nobody
-                client.close(0)
+            return
+        if self._broker is None:
+            client.raw.purge()  # records for a broker that was killed reach nobody
+        client.close(FLUSH_S_MAX)
 
     def _let_go(self) -> None:
         self._port = None
@@ -243,3 +287,17 @@ def reserve_port() -> socket.socket:
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     reserved.bind((HOST, 0))
     return reserved
+
+
+def memory_disk() -> str | None:
+    """A directory in memory, where files come and go quicker; None for the usual one.
+
+    Whoever sets TMPDIR has chosen already, and a container's few megabytes are not enough.
+    """
+    try:
+        status = os.statvfs(MEMORY_DISK)
+    except OSError:
+        return None
+    roomy = status.f_bavail * status.f_frsize >= MEMORY_DISK_BYTES_MIN
+    writable = os.access(MEMORY_DISK, os.W_OK | os.X_OK)
+    return MEMORY_DISK if roomy and writable and "TMPDIR" not in os.environ else None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(
         "kafka_properties",
-        "Kafka's broker properties for the fixtures kafka and kafka_session: name=value, one a line",
+        "broker properties for the fixtures kafka and kafka_session: name=value, one a line",
         type="linelist",
         default=[],
     )

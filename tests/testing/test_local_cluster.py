@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+
+from ottla.client import KafkaError, Producer
+from ottla.cluster.store import StoreError
+from ottla.config import ConfigError
+from ottla.errors import ErrorCode
+from ottla.testing import LocalCluster, ManualClock
+from ottla.testing.local_cluster import MEMORY_DISK, memory_disk
+
+PATIENCE_S = 30.0
+
+
+def produce(servers: str, topic: str, *values: bytes) -> None:
+    """With confluent-kafka alone, as a project would that knows nothing of ottla.client."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": servers, "linger.ms": 0})
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(PATIENCE_S) == 0
+    producer.close()
+
+
+def consume(servers: str, topic: str, count: int) -> list[bytes | None]:
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": servers, "group.id": "readers", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    messages = consumer.consume(count, PATIENCE_S)
+    assert [each.error() for each in messages] == [None] * count
+    consumer.close()
+    return [each.value() for each in messages]
+
+
+# Fixtures
+
+
+def test_a_test_gets_a_broker_of_its_own(kafka: LocalCluster) -> None:
+    produce(kafka.bootstrap_servers, "orders", b"beer", b"bread")
+    assert consume(kafka.bootstrap_servers, "orders", 2) == [b"beer", b"bread"]
+
+
+@pytest.mark.parametrize("time", ["first", "second"])
+def test_a_fresh_broker_knows_nothing_of_the_test_before(kafka: LocalCluster, time: str) -> None:
+    with kafka.admin() as admin:
+        assert admin.topics.names() == []
+    kafka.create_topic("left-behind")
+
+
+@pytest.mark.parametrize("topic", ["one", "two"])
+def test_tests_share_the_broker_of_the_session(kafka_session: LocalCluster, topic: str) -> None:
+    produce(kafka_session.bootstrap_servers, topic, topic.encode())
+    assert consume(kafka_session.bootstrap_servers, topic, 1) == [topic.encode()]
+
+
+# Clients
+
+
+def test_its_own_clients_write_and_read(kafka: LocalCluster) -> None:
+    kafka.create_topic("orders", partitions=3, configs={"retention.ms": "60000"})
+    producer = kafka.producer(key=str, value=str)
+    sent = [producer.send("orders", f"order {each}", key=f"{each}") for each in range(10)]
+    assert {each.result(PATIENCE_S).partition for each in sent} == {0, 1, 2}
+    consumer = kafka.consumer("orders", group="readers", value=str)
+    read = [consumer.poll(PATIENCE_S) for _ in range(10)]
+    assert {each.value for each in read if each} == {f"order {each}" for each in range(10)}
+
+
+def test_a_topic_is_created_once(kafka: LocalCluster) -> None:
+    kafka.create_topic("orders")
+    with pytest.raises(KafkaError) as raised:
+        kafka.create_topic("orders")
+    assert raised.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_what_a_topic_was_created_with_is_in_force(kafka: LocalCluster) -> None:
+    kafka.create_topic("orders", 2, {"cleanup.policy": "compact"})
+    with kafka.admin() as admin:
+        topic = admin.topics.describe("orders")["orders"]
+        configs = admin.configs.describe_topics(["orders"])["orders"]
+    assert not isinstance(topic, KafkaError)
+    assert len(topic.partitions) == 2
+    assert isinstance(configs, list)
+    assert {each.name: each.value for each in configs}["cleanup.policy"] == "compact"
+
+
+def test_the_settings_of_a_producer_are_the_tests_to_choose(kafka: LocalCluster) -> None:
+    with pytest.raises(KafkaError) as raised:
+        kafka.producer(settings={"acks": "many"})
+    assert raised.value.code == ErrorCode.INVALID_CONFIG
+    with kafka.producer(delivery="at_most_once", settings={"acks": 1}) as producer:
+        assert producer.send("orders", b"beer").result(PATIENCE_S).offset == 0
+
+
+def test_clients_that_nobody_closed_are_closed_by_stop() -> None:
+    threads = set(threading.enumerate())
+    with LocalCluster() as cluster:
+        producer = cluster.producer(value=str)
+        sending = producer.send("orders", "beer")
+        consumer = cluster.consumer("orders", group="readers")
+        assert consumer.poll(PATIENCE_S) is not None
+    assert sending.done()
+    assert set(threading.enumerate()) == threads
+    with pytest.raises(RuntimeError, match="closed"):
+        consumer.raw.poll(0)
+
+
+# Start and stop
+
+
+def test_restart_keeps_the_data_the_port_and_the_groups() -> None:
+    with LocalCluster() as cluster:
+        producer = cluster.producer(value=str)
+        producer.send("orders", "before").result(PATIENCE_S)
+        with cluster.consumer("orders", group="readers", value=str) as consumer:
+            first = consumer.poll(PATIENCE_S)
+        port = cluster.port
+        cluster.restart()
+        assert cluster.port == port
+        producer.send("orders", "after").result(PATIENCE_S)
+        with cluster.consumer("orders", group="readers", value=str) as consumer:
+            second = consumer.poll(PATIENCE_S)
+    assert first is not None
+    assert second is not None
+    assert (first.value, second.value) == ("before", "after")
+
+
+def test_a_directory_that_was_given_stays(tmp_path: Path) -> None:
+    with LocalCluster(directory=tmp_path) as cluster:
+        produce(cluster.bootstrap_servers, "orders", b"beer")
+    assert (tmp_path / "orders-0" / "00000000000000000000.log").stat().st_size > 0
+    with LocalCluster(directory=tmp_path) as cluster:
+        assert consume(cluster.bootstrap_servers, "orders", 1) == [b"beer"]
+
+
+def test_nothing_is_left_behind() -> None:
+    with LocalCluster() as cluster:  # what the first one imports stays open
+        produce(cluster.bootstrap_servers, "orders", b"beer")
+    before = (open_descriptors(), set(threading.enumerate()))
+    with LocalCluster() as cluster:
+        cluster.create_topic("orders", partitions=3)
+        cluster.producer().send("orders", b"beer").result(PATIENCE_S)
+        directory = cluster.directory
+        assert (directory / "orders-0").is_dir()
+    eventually(lambda: open_descriptors() <= before[0])  # librdkafka's threads take their time
+    assert set(threading.enumerate()) == before[1]
+    assert not directory.exists()
+
+
+def test_a_cluster_can_be_started_again() -> None:
+    cluster = LocalCluster()
+    for _ in range(2):
+        cluster.start()
+        with cluster.admin() as admin:
+            assert admin.topics.names() == []
+        cluster.create_topic("orders")
+        cluster.stop()
+        cluster.stop()
+
+
+def test_clusters_live_side_by_side() -> None:
+    with LocalCluster() as one, LocalCluster() as other:
+        assert one.port != other.port
+        one.create_topic("of-one")
+        with other.admin() as admin:
+            assert admin.topics.names() == []
+
+
+def test_a_broker_that_cannot_start_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+    threads = set(threading.enumerate())
+    cluster = LocalCluster(config={"num.partitions": "many"})
+    with pytest.raises(ConfigError, match=r"num\.partitions"):
+        cluster.start()
+    with LocalCluster(directory=tmp_path), pytest.raises(StoreError, match="in use"):
+        LocalCluster(directory=tmp_path).start()
+    assert set(threading.enumerate()) == threads
+    with pytest.raises(RuntimeError, match="not started"):
+        _ = cluster.directory
+
+
+def test_one_that_is_not_started_has_no_address() -> None:
+    cluster = LocalCluster()
+    for ask in (lambda: cluster.port, lambda: cluster.bootstrap_servers, cluster.restart):
+        with pytest.raises(RuntimeError, match="not started"):
+            ask()
+    with cluster, pytest.raises(RuntimeError, match="already"):
+        cluster.start()
+
+
+# What it can't do
+
+
+def test_several_brokers_are_refused() -> None:
+    with pytest.raises(NotImplementedError, match="replication is not built yet"):
+        LocalCluster(brokers=3)
+
+
+@pytest.mark.parametrize("name", ["listeners", "log.dirs"])
+def test_what_it_sets_itself_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        LocalCluster(config={name: "x"})
+
+
+def test_a_thread_is_not_killed(kafka: LocalCluster) -> None:
+    with pytest.raises(RuntimeError, match="process=True"):
+        kafka.kill()
+
+
+def test_a_process_takes_no_clock() -> None:
+    with pytest.raises(ValueError, match="clock"):
+        LocalCluster(process=True, clock=ManualClock())
+
+
+# Time
+
+
+def test_the_brokers_time_is_the_tests_to_move() -> None:
+    clock = ManualClock(now_ms=1_000_000)
+    config = {"log.message.timestamp.type": "LogAppendTime"}
+    with LocalCluster(config=config, clock=clock) as cluster:
+        producer: Producer[str, bytes] = cluster.producer()
+        first = producer.send("orders", b"beer").result(PATIENCE_S)
+        clock.advance(5)
+        second = producer.send("orders", b"bread").result(PATIENCE_S)
+    assert (first.timestamp_ms, second.timestamp_ms) == (1_000_000, 1_000_005)
+
+
+# Where its files are
+
+
+def test_files_are_kept_in_memory_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TMPDIR", raising=False)
+    status = os.statvfs("/")
+    roomy = os.statvfs_result((1 << 20, 1 << 20, *[1 << 10] * 3, *tuple(status)[5:]))
+    full = os.statvfs_result((1 << 20, 1 << 20, *[10] * 3, *tuple(status)[5:]))
+    monkeypatch.setattr(os, "access", lambda path, mode: path == MEMORY_DISK)
+    monkeypatch.setattr(os, "statvfs", lambda path: roomy)
+    assert memory_disk() == MEMORY_DISK
+    monkeypatch.setattr(os, "statvfs", lambda path: full)
+    assert memory_disk() is None
+
+
+def test_tmpdir_decides_where_files_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert memory_disk() is None
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.01)
