@@ -2,18 +2,22 @@
 
     from ottla.client import Consumer, Producer
 
-confluent-kafka is imported in this room and nowhere else.
+confluent-kafka is imported in this room and nowhere else, and only by what needs it: a tool that
+asks for one module of this room does not pay for the others.
 """
 
 from __future__ import annotations
 
-from ottla.client.admin import Admin
-from ottla.client.consumer import Consumer, RebalanceListener
-from ottla.client.delivery import Delivery
-from ottla.client.producer import Producer, Sending
-from ottla.client.record import Delivered, Record, TopicPartition
-from ottla.client.serde import Serde
-from ottla.errors import ErrorCode, KafkaError
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.client.admin import Admin
+    from ottla.client.consumer import Consumer, RebalanceListener
+    from ottla.client.delivery import Delivery
+    from ottla.client.producer import Producer, Sending
+    from ottla.client.record import Delivered, Record, TopicPartition
+    from ottla.client.serde import Serde
+    from ottla.errors import ErrorCode, KafkaError
 
 __all__ = [
     "Admin",
@@ -29,3 +33,26 @@ __all__ = [
     "Serde",
     "TopicPartition",
 ]
+
+_HOMES = {
+    "Admin": "ottla.client.admin",
+    "Consumer": "ottla.client.consumer",
+    "Delivered": "ottla.client.record",
+    "Delivery": "ottla.client.delivery",
+    "ErrorCode": "ottla.errors",
+    "KafkaError": "ottla.errors",
+    "Producer": "ottla.client.producer",
+    "RebalanceListener": "ottla.client.consumer",
+    "Record": "ottla.client.record",
+    "Sending": "ottla.client.producer",
+    "Serde": "ottla.client.serde",
+    "TopicPartition": "ottla.client.record",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

@@ -30,6 +30,7 @@ from ottla.wire.primitives import Message
 
 CONNECT_S_MAX: Final = 5.0
 RECEIVE_BYTES: Final = 64 * 1024
+RESPONSE_BYTES_MAX: Final = 100 * 1024 * 1024  # larger is not an answer, but not Kafka at all
 CLIENT_ID: Final = "ottla"
 
 R = TypeVar("R", bound=Message)
@@ -56,7 +57,7 @@ class Line:
         self, host: str, port: int, *, settings: Mapping[str, Setting], timeout_s: float
     ) -> None:
         self.address = f"{host}:{port}"
-        self._peer = Peer()
+        self._peer = Peer(response_bytes_max=RESPONSE_BYTES_MAX)
         self._settings = settings
         self._timeout_s = timeout_s
         self._socket = self._connect(host, port)

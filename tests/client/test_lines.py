@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+from ottla.client.lines import Line, Lines, parse_servers, probe
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.vote import VoteRequest, VoteResponse
+
+
+def test_addresses_are_hosts_and_ports() -> None:
+    assert parse_servers("a:1, b:2") == [("a", 1), ("b", 2)]
+    assert parse_servers("[::1]:9092") == [("::1", 9092)]
+
+
+@pytest.mark.parametrize("text", ["localhost", "a:b", ":9092", "a:70000", "a:1,", ""])
+def test_what_is_no_address_is_named(text: str) -> None:
+    with pytest.raises(KafkaError, match=r"Invalid url in bootstrap\.servers"):
+        parse_servers(text)
+
+
+def test_the_second_server_is_tried_when_the_first_is_down(bootstrap: str) -> None:
+    with Lines(f"localhost:1,{bootstrap}") as lines:
+        assert lines.nodes()
+    probe(f"localhost:1,{bootstrap}")
+
+
+def test_an_api_that_a_broker_does_not_serve(bootstrap: str) -> None:
+    with Lines(bootstrap) as lines, pytest.raises(KafkaError, match="Vote") as caught:
+        lines.call(VoteRequest(), ApiKey.VOTE, VoteResponse)
+    assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_a_broker_that_is_not_there(bootstrap: str) -> None:
+    with Lines(bootstrap) as lines, pytest.raises(KafkaError, match="999") as caught:
+        lines.line(999)
+    assert caught.value.code is ErrorCode.BROKER_NOT_AVAILABLE
+
+
+def _server(answer: bytes | None) -> tuple[str, int]:
+    """Something that listens, reads a little, and answers so."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with listener, listener.accept()[0] as client:
+            client.recv(1000)
+            if answer is not None:
+                client.sendall(answer)
+                client.recv(1000)
+
+    threading.Thread(target=serve, daemon=True).start()
+    host, port = listener.getsockname()
+    return host, port
+
+
+def test_a_closed_connection_is_a_network_exception() -> None:
+    host, port = _server(None)
+    with pytest.raises(KafkaError, match="closed the connection") as caught:
+        Line(host, port, settings={}, timeout_s=5)
+    assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
+
+
+def test_an_answer_that_is_not_kafkas_is_a_network_exception() -> None:
+    host, port = _server(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    with pytest.raises(KafkaError) as caught:
+        Line(host, port, settings={}, timeout_s=5)
+    assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
+
+
+def test_silence_is_a_time_out() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        host, port = listener.getsockname()
+        with pytest.raises(KafkaError, match="did not answer ApiVersions") as caught:
+            Line(host, port, settings={}, timeout_s=0.05)
+    assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_sasl_mechanism_that_is_not_known_is_said_so(bootstrap: str) -> None:
+    host, port = parse_servers(bootstrap)[0]
+    settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"}
+    with pytest.raises(KafkaError, match="GSSAPI") as caught:
+        Line(host, port, settings=settings, timeout_s=5)
+    assert caught.value.code is ErrorCode.UNSUPPORTED_SASL_MECHANISM

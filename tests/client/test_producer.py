@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ottla.client import Admin, Consumer, KafkaError, Producer
+from ottla.client.serde import JSON
+from ottla.errors import ErrorCode
+
+
+def test_a_record_is_delivered_where_the_future_says(bootstrap: str, topic: str) -> None:
+    with Producer(bootstrap, value=str) as producer:
+        first = producer.send(topic, "one").result(30)
+        second = producer.send(topic, "two", timestamp_ms=12345).result(30)
+    assert (first.topic, first.partition, first.offset) == (topic, 0, 0)
+    assert (second.offset, second.timestamp_ms) == (1, 12345)
+
+
+def test_a_sending_can_be_awaited(bootstrap: str, topic: str) -> None:
+    async def send() -> list[int]:
+        with Producer(bootstrap) as producer:
+            sendings = [producer.send(topic, b"x") for _ in range(3)]
+            return [(await each).offset for each in sendings]
+
+    assert asyncio.run(send()) == [0, 1, 2]
+
+
+def test_key_value_headers_and_nulls_arrive(bootstrap: str, topic: str) -> None:
+    with Producer(bootstrap, key=str, value=JSON) as producer:
+        producer.send(topic, {"a": 1}, key="k", headers={"h": b"1", "null": None})
+        producer.send(topic, None, key="k")
+    with Consumer(bootstrap, topic, key=str, value=JSON, auto_offset_reset="earliest") as consumer:
+        first, second = consumer.take(2)
+    assert (first.key, first.value) == ("k", {"a": 1})
+    assert first.headers == (("h", b"1"), ("null", None))
+    assert second.value is None
+
+
+def test_keys_go_where_javas_clients_put_them(bootstrap: str, admin: Admin, topic: str) -> None:
+    """Where Apache Kafka 4.3's own console producer puts these keys."""
+    name = f"{topic}-3"
+    admin.topics.create(name, 3)
+    expected = {"a": 1, "b": 2, "c": 1, "d": 2, "e": 2, "f": 0, "g": 0, "h": 1}
+    with Producer(bootstrap, key=str, value=str) as producer:
+        found = {key: producer.send(name, "v", key=key).result(30).partition for key in expected}
+    assert found == expected
+
+
+def test_a_partition_can_be_named(bootstrap: str, admin: Admin, topic: str) -> None:
+    admin.topics.grow(topic, 3)
+    with Producer(bootstrap) as producer:
+        assert producer.send(topic, b"x", partition=2).result(30).partition == 2
+
+
+def test_a_record_that_is_refused_fails_with_kafkas_code(bootstrap: str) -> None:
+    with Producer(bootstrap) as producer:
+        sending = producer.send("no such topic/", b"x")
+        with pytest.raises(KafkaError) as caught:
+            sending.result(30)
+    assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_record_that_is_too_large_is_refused_at_once(bootstrap: str, topic: str) -> None:
+    with Producer(bootstrap) as producer, pytest.raises(KafkaError) as caught:
+        producer.send(topic, bytes(2_000_000))
+    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_full_queue_blocks_no_longer_than_it_may() -> None:
+    settings = {"queue.buffering.max.messages": 1, "message.timeout.ms": 300}
+    producer = Producer("localhost:1", settings=settings, block_s_max=0.05)
+    producer.send("t", b"x")
+    with pytest.raises(KafkaError, match="stayed full") as caught:
+        producer.send("t", b"x")
+    assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+    producer.close()
+
+
+def test_at_most_once_does_not_wait_for_an_offset(bootstrap: str, topic: str) -> None:
+    with Producer(bootstrap, delivery="at_most_once") as producer:
+        delivered = producer.send(topic, b"x").result(30)
+    assert delivered.offset == -1
+
+
+def test_exactly_once_and_a_transactional_id_belong_together() -> None:
+    with pytest.raises(ValueError, match="transactional_id"):
+        Producer("localhost:1", delivery="exactly_once")
+    with pytest.raises(ValueError, match="transactional_id"):
+        Producer("localhost:1", transactional_id="me")
+
+
+class _Calls:
+    """Stands for librdkafka's producer: writes down what is called."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: object) -> None:
+            self.made.append(name)
+
+        return call
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.made: list[str] = []
+
+    def worked_off(self) -> tuple[list[int], str]:
+        return [1], "group"
+
+    def go_on(self) -> None:
+        self.made.append("go_on")
+
+    def go_back(self) -> None:
+        self.made.append("go_back")
+
+
+@pytest.fixture
+def transactional(monkeypatch: pytest.MonkeyPatch) -> Producer:
+    producer: Producer = Producer.__new__(Producer)
+    producer.raw = _Calls()  # type: ignore[assignment]
+    producer._block_s_max = 1.0
+    return producer
+
+
+def test_a_transaction_commits_the_readers_offsets_with_it(transactional: Producer) -> None:
+    reader: Any = _Reader()
+    with transactional.transaction(reader):
+        pass
+    raw: Any = transactional.raw
+    assert raw.made == ["begin_transaction", "send_offsets_to_transaction", "commit_transaction"]
+    assert reader.made == ["go_on"]
+
+
+def test_a_transaction_that_fails_sends_the_reader_back(transactional: Producer) -> None:
+    reader: Any = _Reader()
+    with pytest.raises(RuntimeError), transactional.transaction(reader):
+        raise RuntimeError
+    raw: Any = transactional.raw
+    assert raw.made == ["begin_transaction", "abort_transaction"]
+    assert reader.made == ["go_back"]
+
+
+def test_closing_twice_is_closing_once(bootstrap: str) -> None:
+    producer = Producer(bootstrap)
+    producer.close()
+    producer.close()

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import logging
+
+import confluent_kafka
+import pytest
+
+from ottla.client.delivery import CONSUMER, PRODUCER, Delivery, delivery_of
+from ottla.client.failures import failure_of
+from ottla.client.settings import client_with, error_callback, translate
+from ottla.errors import ErrorCode, KafkaError
+
+
+def test_names_of_javas_clients_become_librdkafkas() -> None:
+    translated = translate(
+        {
+            "acks": "all",
+            "fetch.max.wait.ms": 100,
+            "key.serializer": "org.apache.kafka.common.serialization.StringSerializer",
+            "partition.assignment.strategy": (
+                "org.apache.kafka.clients.consumer.RangeAssignor,"
+                "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+            ),
+            "ssl.truststore.location": "/ca.pem",
+            "sasl.jaas.config": (
+                "org.apache.kafka.common.security.plain.PlainLoginModule required"
+                ' username="alice" password="secret";'
+            ),
+        }
+    )
+    assert translated == {
+        "acks": "all",
+        "fetch.wait.max.ms": 100,
+        "partition.assignment.strategy": "range,cooperative-sticky",
+        "ssl.ca.location": "/ca.pem",
+        "sasl.username": "alice",
+        "sasl.password": "secret",
+    }
+
+
+def test_an_unknown_setting_is_dropped_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    settings = {"bootstrap.servers": "localhost:1", "no.such.thing": 1, "log_level": 0}
+    with caplog.at_level(logging.WARNING, "ottla.client"):
+        producer = client_with(confluent_kafka.Producer, settings)
+    assert isinstance(producer, confluent_kafka.Producer)
+    assert "no.such.thing" in caplog.text
+
+
+def test_a_wrong_value_is_an_invalid_config() -> None:
+    with pytest.raises(KafkaError, match="compression") as caught:
+        client_with(confluent_kafka.Producer, {"compression.type": "zip"})
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_a_trouble_is_told_once_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    tell = error_callback()
+    down = confluent_kafka.KafkaError(
+        confluent_kafka.KafkaError._TRANSPORT, "b: refused (after 3ms in state CONNECT)"
+    )
+    with caplog.at_level(logging.WARNING, "ottla.client"):
+        for _ in range(5):
+            tell(down)
+    assert caplog.messages == ["b: refused"]
+
+
+@pytest.mark.parametrize(
+    ("code", "ours"),
+    [
+        (confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS, ErrorCode.TOPIC_ALREADY_EXISTS),
+        (confluent_kafka.KafkaError._MSG_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT),
+        (confluent_kafka.KafkaError._ALL_BROKERS_DOWN, ErrorCode.BROKER_NOT_AVAILABLE),
+        (confluent_kafka.KafkaError._UNKNOWN_TOPIC, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (confluent_kafka.KafkaError._BAD_MSG, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_librdkafkas_errors_have_kafkas_codes(code: int, ours: ErrorCode) -> None:
+    error = confluent_kafka.KafkaError(code, "because")
+    assert failure_of(error).code is ours
+    assert str(failure_of(confluent_kafka.KafkaException(error))) == "because"
+
+
+def test_each_delivery_says_what_it_takes_on_both_sides() -> None:
+    assert PRODUCER[Delivery.AT_MOST_ONCE]["acks"] == 0
+    assert PRODUCER[Delivery.AT_LEAST_ONCE]["enable.idempotence"] is True
+    assert CONSUMER[Delivery.EXACTLY_ONCE]["isolation.level"] == "read_committed"
+    assert all(each["enable.auto.offset.store"] is False for each in CONSUMER.values())
+
+
+def test_a_word_that_is_no_delivery_names_those_there_are() -> None:
+    with pytest.raises(ValueError, match="at_most_once"):
+        delivery_of("twice")
