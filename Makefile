@@ -47,7 +47,7 @@ compat: $(READY)
 # The hot modules as C extensions, in an environment of its own: the editable install stays plain.
 $(COMPILED)/.ready: $(READY) setup.py $(shell find src -name '*.py')
 	test -x $(COMPILED)/bin/python || $(PYTHON) -m venv $(COMPILED)
-	$(BIN)/uv pip install --quiet --python $(COMPILED)/bin/python setuptools mypy --group dev
+	$(BIN)/uv pip install --quiet --python $(COMPILED)/bin/python 'setuptools>=77' mypy --group dev
 	OTTLA_COMPILE=1 $(BIN)/uv pip install --quiet --python $(COMPILED)/bin/python \
 		--no-build-isolation --compile-bytecode --reinstall-package ottla .
 	@touch $@

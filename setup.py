@@ -1,7 +1,7 @@
 """The hot modules, compiled by mypyc when OTTLA_COMPILE=1 (docs/decisions/0007-mypyc.md).
 
-Everything else about the build is in pyproject.toml. Without the variable, or where compiling fails,
-the same source runs interpreted.
+Everything else about the build is in pyproject.toml. Without the variable the same source runs
+interpreted.
 """
 
 from __future__ import annotations

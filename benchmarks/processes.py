@@ -115,7 +115,9 @@ def finish_tool(process: subprocess.Popen[str], *, timeout_s: float) -> ToolRun:
 
 def _name(process: subprocess.Popen[str]) -> str:
     command = process.args
-    words = [command] if isinstance(command, str) else [str(word) for word in command]  # type: ignore[union-attr]
+    if isinstance(command, str | bytes | os.PathLike):
+        command = [command]
+    words = [os.fsdecode(word) for word in command]
     return " ".join(word for word in words if not word.startswith("-X"))[:300]
 
 
