@@ -188,6 +188,29 @@ def test_damage_in_the_middle_after_a_clean_stop_is_an_error_of_that_read_only()
     assert [record.offset for record in read_all(log, start=3)] == [3, 4, 5, 6, 7]
 
 
+def test_damage_in_a_log_is_said_once_and_searched_for_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config = LogConfig(index_interval_bytes=1)
+    files = MemoryFiles()
+    log = filled(files, 20, config)
+    log.roll(NOW)
+    append(log, batch(b"last"))
+    close(log)
+    files.nodes[LOG].data[10 * ONE + 16] = 9  # magic
+    log = open_memory_log(files, config=config)
+    reads = []
+    with caplog.at_level(logging.WARNING, "ottla.storage"):
+        for _ in range(5):
+            before = files.calls["pread"]
+            with pytest.raises(KafkaError):
+                log.read(10, size_max=100, end_offset=21)
+            reads.append(files.calls["pread"] - before)
+    assert reads[1:] == [1, 1, 1, 1]
+    assert len(caplog.records) == 2
+    assert [record.offset for record in read_all(log, start=11)] == list(range(11, 21))
+
+
 def test_a_damaged_snapshot_is_read_from_the_log_again(caplog: pytest.LogCaptureFixture) -> None:
     files = MemoryFiles()
     log = open_memory_log(files)

@@ -402,9 +402,23 @@ def test_topics_have_configs_of_their_own() -> None:
     assert [log.config.retention_ms for log in store.logs()] == [604_800_000, 2]
 
 
+def test_a_log_of_no_topic_is_set_aside() -> None:
+    files = MemoryFiles()
+    store = open_store(files)
+    append(store.create("t", 0, ID, now_ms=NOW), batch(b"a"))
+    store.set_aside("t", 0)
+    assert store.get("t", 0) is None
+    store.close(NOW)
+    (name,) = [name for name in files.dirs if "stray" in name]
+    assert re.fullmatch(r"/a/t-0\.[0-9a-f]{32}-stray", name)
+    store = open_store(files)
+    assert len(store) == 0
+    assert f"{name}/00000000000000000000.log" in files.nodes
+
+
 def test_what_is_no_log_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
     files = MemoryFiles()
-    for name in ("/a/lost+found", "/a/t-0.8f0c-future", "/a/other"):
+    for name in ("/a/lost+found", "/a/t-0.8f0c-future", "/a/__cluster_metadata-0"):
         files.make_dir(name)
     with caplog.at_level(logging.WARNING, "ottla.storage"):
         store = open_store(files)

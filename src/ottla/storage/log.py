@@ -74,6 +74,7 @@ class Appended:
 class Log:
     __slots__ = (
         "_config",
+        "_damage_said",
         "_plain",
         "_producers",
         "_roll_timestamp",
@@ -127,6 +128,7 @@ class Log:
         self.generation = 0  # counts truncations: a flush that began before one proves nothing
         self._producers = producers
         self._roll_timestamp = ALWAYS
+        self._damage_said = ""
         self._config = config
         self._plain = config.plain
 
@@ -554,7 +556,9 @@ class Log:
         return self.dir.failed(error, f"{self.name}: {what}")
 
     def _damaged(self, damage: DamagedError) -> KafkaError:
-        _log.error("%s: %s", self.path, damage)
+        if str(damage) != self._damage_said:  # consumers ask again and again
+            self._damage_said = str(damage)
+            _log.error("%s: %s", self.path, damage)
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.name}: {damage}")
 
     def _out_of_range(self, offset: int) -> KafkaError:

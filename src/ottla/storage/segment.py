@@ -60,6 +60,7 @@ class Segment:
         "_residents",
         "_unindexed",
         "base_offset",
+        "broken",
         "created_ms",
         "file",
         "first_timestamp",
@@ -104,6 +105,7 @@ class Segment:
         self.used = False
         self.index_used = False
         self.index_full = False
+        self.broken = False  # the log itself has damage: no index can help
         index = IndexFile(files, path + INDEX_SUFFIX, OFFSET_ENTRY_SIZE, index_size)
         time_index = IndexFile(files, path + TIME_INDEX_SUFFIX, TIME_ENTRY_SIZE, time_index_size)
         self.offset_index = OffsetIndex(index, base_offset)
@@ -248,10 +250,11 @@ class Segment:
         try:
             return scan.find(file, offset, position, self.size)
         except DamagedError as damage:
-            if position == 0:
+            if position == 0 or self.broken:
                 raise
-            # Only an index could have led us there: from the start the batches must be found.
-            self.rebuild_indexes(str(damage))
+            # Either the index is wrong, or the log: from its start on we shall see.
+            if not self.rebuild_indexes(str(damage)):
+                raise
             return scan.find(file, offset, self._floor(offset), self.size)
 
     def _floor(self, offset: int) -> int:
@@ -317,8 +320,10 @@ class Segment:
         timestamp, offset = self.time_index.last()
         if timestamp >= 0 and self._bears_out(timestamp, offset):
             return timestamp, offset
-        if self.max_timestamp == UNKNOWN:  # `position_of` may have rebuilt and so found it
+        if self.max_timestamp == UNKNOWN and not self.broken:
             self.rebuild_indexes("the time index does not fit the log")
+        if self.max_timestamp == UNKNOWN:
+            return -1, self.base_offset
         return self.max_timestamp, self.max_timestamp_offset
 
     def retention_timestamp(self) -> int:
@@ -351,8 +356,9 @@ class Segment:
         """Where to begin: all batches before it are earlier than `timestamp`, or not wanted."""
         entry = self.time_index.floor(timestamp)
         if entry is not None and not self._bears_out(*entry):
-            self.rebuild_indexes("the time index does not fit the log")
-            entry = self.time_index.floor(timestamp)
+            entry = None
+            if not self.broken and self.rebuild_indexes("the time index does not fit the log"):
+                entry = self.time_index.floor(timestamp)
         return self.position_of(start_offset if entry is None else max(entry[1], start_offset))
 
     def _bears_out(self, timestamp: int, offset: int) -> bool:
@@ -421,29 +427,48 @@ class Segment:
         self._unindexed = 0
 
     def note_scanned(self, header: BatchHeader) -> None:
-        """A batch that is there already, met while the indexes are built anew."""
-        if header.position == 0:
+        """A batch that is there already: `_note` without the memory of recent ones."""
+        position = header.position
+        if position == 0:
             self.first_timestamp = header.max_timestamp
-        self._note(header, header.position)
+        last_offset = header.base_offset + header.last_offset_delta
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self.max_timestamp_offset = last_offset
+        if self._unindexed > self.interval:
+            self._index(last_offset, position)
+        self._unindexed += header.size
 
-    def rebuild_indexes(self, why: str) -> None:
-        """Offset and time index from the batch headers, as far as these can be followed."""
+    def rebuild_indexes(self, why: str) -> bool:
+        """Offset and time index from the batch headers. False if these cannot be followed.
+
+        Then it is the log that is damaged: what index there is may still lead to the batches
+        behind the damage, and is left as it is.
+        """
+        end = self._walkable()
+        if end < self.size:
+            self.broken = True
+            if self.offset_index.file.count():
+                return False
         _log.warning("%s: index rebuilt from the log: %s", self.path, why)
-        floor, active = self._recent_floor, len(self._recent_lasts) > 0
-        recent = self._recent_lasts[:], self._recent_positions[:]
         self.clear_indexes()
+        for header in scan.headers(self.open_file(), 0, end):
+            self.note_scanned(header)
+        self.offset_index.save_or_wait()
+        self.time_index.save_or_wait()
+        return not self.broken
+
+    def _walkable(self) -> int:
+        """The position up to which the batches can be followed from the start."""
+        position, next_offset = 0, self.base_offset
         try:
-            next_offset = self.base_offset
             for header in scan.headers(self.open_file(), 0, self.size):
                 self._check_offsets(header, next_offset)
                 next_offset = header.next_offset
-                self.note_scanned(header)
+                position = header.position + header.size
         except DamagedError as damage:
-            _log.error("%s: %s; what follows cannot be read", self.path, damage)
-        self._recent_floor = floor
-        self._recent_lasts, self._recent_positions = recent if active else (array("q"), array("q"))
-        self.offset_index.save_or_wait()
-        self.time_index.save_or_wait()
+            _log.error("%s: %s", self.path, damage)
+        return position
 
     def index_size(self) -> int:
         return self.offset_index.resident_size() + self.time_index.resident_size()

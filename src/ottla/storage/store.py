@@ -31,6 +31,7 @@ from ottla.storage.residents import OPEN_FILES_MAX, Residents
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 IGNORED_SUFFIXES = ("-future", STRAY_SUFFIX)
+IGNORED_NAMES = ("__cluster_metadata-0",)  # a KRaft quorum's own log, which is none of ours
 NAME_MAX = 255  # of a directory, on every file system of note
 FLUSH_THREADS = 8  # at a clean end
 FLUSH_JOBS_MAX = 64  # at once, each with up to 16 files open
@@ -188,6 +189,8 @@ class LogStore:
     def set_aside(self, topic: str, partition: int) -> None:
         """A log of no known topic: kept under another name, for somebody to look at."""
         log = self._logs.pop((topic, partition))
+        log.close()
+        log.dir.log_count -= 1
         if log.dir.offline:
             return
         target = f"{log.dir.path}/{_deleted_name(topic, partition).removesuffix(DELETE_SUFFIX)}"
@@ -370,7 +373,7 @@ class LogStore:
                     directory.remove_later(f"{path}/{name}", now_ms)
                     continue
                 found = _LOG_NAME.match(name)
-                if found is None or name.endswith(IGNORED_SUFFIXES):
+                if found is None or name.endswith(IGNORED_SUFFIXES) or name in IGNORED_NAMES:
                     _log.warning("%s/%s is not a log and is left alone", path, name)
                     continue
                 key = (found[1], int(found[2]))
