@@ -232,6 +232,22 @@ def test_the_brokers_time_is_the_tests_to_move() -> None:
     assert (first.timestamp_ms, second.timestamp_ms) == (1_000_000, 1_000_005)
 
 
+def test_records_expire_when_the_test_says_so() -> None:
+    clock = ManualClock()
+    config = {
+        "log.message.timestamp.type": "LogAppendTime",
+        "log.retention.check.interval.ms": "5",
+        "log.retention.ms": "60000",
+    }
+    with LocalCluster(config=config, clock=clock) as cluster:
+        cluster.producer().send("orders", b"beer").result(PATIENCE_S)
+        reader = cluster.consumer().raw
+        partition = confluent_kafka.TopicPartition("orders", 0)
+        assert reader.get_watermark_offsets(partition, PATIENCE_S) == (0, 1)
+        clock.advance(60_001)
+        eventually(lambda: reader.get_watermark_offsets(partition, PATIENCE_S) == (1, 1))
+
+
 # Where its files are
 
 
