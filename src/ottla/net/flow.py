@@ -18,6 +18,11 @@ TURN_BYTES_MAX: Final = 4 * 1024 * 1024
 # What one connection may receive in its turn, into a buffer that all of them share.
 SCRATCH_BYTES: Final = 256 * 1024
 
+# Requests that one connection may have answered, and rounds of answering and sending, before the
+# others have their turn: a client may pipeline thousands, and read as fast as we send.
+TURN_REQUESTS_MAX: Final = 256
+TURN_ROUNDS_MAX: Final = 4
+
 # Parts that go into one system call.
 GATHER_PARTS_MAX: Final = 64
 
@@ -26,3 +31,6 @@ ACCEPTS_PER_TURN: Final = 64
 
 # How long to leave the listener alone when the process has run out of descriptors.
 ACCEPT_PAUSE_S: Final = 0.1
+
+# How often to look for clients that are idle, or that hung up while nothing was read from them.
+SWEEP_INTERVAL_S: Final = 5.0

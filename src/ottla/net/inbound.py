@@ -4,6 +4,8 @@ Everything that decides whether this connection reads on lives here:
 
 - an answer that must wait holds up the connection, except Produce, which may overlap;
 - more than OUTBOX_BYTES_MAX of untaken replies hold it up until the client has read them;
+- after TURN_REQUESTS_MAX requests the other connections have their turn;
+- a client that hangs up while it waits takes its request with it;
 - a protocol error ends it.
 """
 
@@ -16,7 +18,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ottla.net.flow import OUTBOX_BYTES_MAX, OVERLAPPING_PRODUCES_MAX
+from ottla.net.flow import (
+    OUTBOX_BYTES_MAX,
+    OVERLAPPING_PRODUCES_MAX,
+    TURN_REQUESTS_MAX,
+    TURN_ROUNDS_MAX,
+)
 from ottla.net.outbound import Outbox
 from ottla.wire.connection import Connection, ProtocolError, Request
 
@@ -47,6 +54,9 @@ class Channel:
 
     __slots__ = (
         "_app",
+        "_awaited",
+        "_behind",
+        "_draining",
         "_held",
         "_loop",
         "_overlapping",
@@ -74,6 +84,9 @@ class Channel:
         )
         self._session = self._app.connected(listener, peer[0], peer[1])
         self._held = False  # an answer is awaited that nothing may overtake
+        self._awaited: asyncio.Future[Any] | None = None  # that answer
+        self._behind = False  # there is more to answer, in the next turn
+        self._draining = False
         self._overlapping = 0  # Produce requests that wait for replicas
         self._reading = True
         self._writing = False
@@ -93,6 +106,18 @@ class Channel:
         """The client waits for us, so it is not idle."""
         return self._held or self._overlapping > 0
 
+    @property
+    def unheard(self) -> bool:
+        """The client waits for us, and nothing is read, so that nobody would hear it hang up."""
+        return self._held and not self._reading
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def drain(self) -> None:
+        """Take no further request; what is under way is answered."""
+        self._draining = self._held = True
+
     def close(self) -> None:
         if self.closed:
             return
@@ -105,19 +130,25 @@ class Channel:
         self._socket.close()
         self._server.forget(self)
         self._app.disconnected(self._session)
+        # A future is a mere wait, such as a parked fetch; a task is at work and is let finish.
+        if self._awaited is not None and not isinstance(self._awaited, asyncio.Task):
+            self._awaited.cancel()
 
     # reading
 
     def _readable(self) -> None:
-        if self._full():
-            self._pause()
+        if self._full() or self._behind:
+            if self._held and self._is_gone():
+                self.close()
+            else:
+                self._pause()
             return
         try:
             count = self._socket.recv_into(self._wire.get_buffer(RECEIVE_BYTES))
         except (BlockingIOError, InterruptedError):
             return
-        except OSError:
-            self.close()
+        except (OSError, MemoryError) as error:
+            self._broken(error)
             return
         if count == 0:
             self.close()
@@ -125,6 +156,15 @@ class Channel:
         self.active_at = self._loop.time()
         self._wire.received(count)
         self._serve()
+
+    def _is_gone(self) -> bool:
+        """Whether the client has closed its end, found out without taking what it sent."""
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            return True
 
     def _full(self) -> bool:
         return (
@@ -141,15 +181,20 @@ class Channel:
     def _resume(self) -> None:
         """Go on after a wait: first what is already in the buffer, then the socket."""
         self._serve()
-        if not self.closed and not self._reading and not self._full():
+        if not (self.closed or self._reading or self._behind or self._full()):
             self._reading = True
             self._loop.add_reader(self._socket.fileno(), self._readable)
 
     def _serve(self) -> None:
         """Answer the requests that have arrived, for as long as the client takes the replies."""
         try:
-            while self._answer_some() and not self.closed:
+            rounds = 0
+            while not self.closed and self._answer_some():
                 self._flush()
+                rounds += 1
+                if rounds == TURN_ROUNDS_MAX:
+                    self._yield()
+                    break
         except ProtocolError as error:
             log.warning("closing the connection of %s:%d: %s", *self.peer, error)
             self.close()
@@ -164,10 +209,15 @@ class Channel:
     def _answer_some(self) -> bool:
         """True when it stopped for the size of the replies only: there may be more to answer."""
         wire, dispatch, session = self._wire, self._app.dispatch, self._session
+        count = 0
         while not self._full():
+            if count == TURN_REQUESTS_MAX:
+                self._yield()
+                return False
             request = wire.next_request()
             if request is None:
                 return False
+            count += 1
             answer = dispatch(session, request)
             if isinstance(answer, (asyncio.Future, CoroutineType)):
                 self._await(request, answer)
@@ -175,14 +225,26 @@ class Channel:
                 self.outbox.push(wire.reply(request, answer))
         return not self._held and not self._writing and self.outbox.size > OUTBOX_BYTES_MAX
 
+    def _yield(self) -> None:
+        """Go on when the other connections have had their turn."""
+        if not self._behind:
+            self._behind = True
+            self._loop.call_soon(self._catch_up)
+
+    def _catch_up(self) -> None:
+        self._behind = False
+        if not self.closed:
+            self._resume()
+
     # answers that wait
 
     def _await(self, request: Request, answer: Awaitable[Any]) -> None:
+        future = asyncio.ensure_future(answer, loop=self._loop)
         if request.api_key == PRODUCE:
             self._overlapping += 1
         else:
             self._held = True
-        future = asyncio.ensure_future(answer, loop=self._loop)
+            self._awaited = future
         future.add_done_callback(self._finisher(request))
 
     def _finisher(self, request: Request) -> Callable[[asyncio.Future[Any]], None]:
@@ -195,7 +257,8 @@ class Channel:
         if request.api_key == PRODUCE:
             self._overlapping -= 1
         else:
-            self._held = False
+            self._held = self._draining
+            self._awaited = None
         if future.cancelled():
             self.close()
             return
@@ -207,7 +270,12 @@ class Channel:
             self.close()
             return
         self.active_at = self._loop.time()
-        self.outbox.push(self._wire.reply(request, future.result()))
+        try:
+            self.outbox.push(self._wire.reply(request, future.result()))
+        except Exception:
+            log.exception("closing the connection of %s:%d: the broker failed", *self.peer)
+            self.close()
+            return
         self._resume()
 
     # writing
@@ -223,18 +291,20 @@ class Channel:
             self._broken(error)
 
     def _writable(self) -> None:
+        before = self.outbox.size
         try:
-            if not self.outbox.flush():
-                return
+            done = self.outbox.flush()
         except OSError as error:
             self._broken(error)
             return
-        self._writing = False
-        self._loop.remove_writer(self._socket.fileno())
-        self.active_at = self._loop.time()
-        self._resume()
+        if self.outbox.size < before:
+            self.active_at = self._loop.time()
+        if done:
+            self._writing = False
+            self._loop.remove_writer(self._socket.fileno())
+            self._resume()
 
-    def _broken(self, error: OSError) -> None:
+    def _broken(self, error: Exception) -> None:
         if not isinstance(error, (ConnectionResetError, BrokenPipeError)):
-            log.warning("closing the connection of %s:%d: %s", *self.peer, error)
+            log.warning("closing the connection of %s:%d: %r", *self.peer, error)
         self.close()

@@ -15,6 +15,7 @@ Part = bytes | bytearray | memoryview | FileSlice
 
 # Tells the kernel that more follows, so that a header and the records behind it share packets.
 MORE: Final = getattr(socket, "MSG_MORE", 0)
+SHORTER: Final = "a log file is shorter than the response promised"
 
 
 class Outbox:
@@ -72,11 +73,14 @@ class Outbox:
     def _send_slice(self, head: FileSlice) -> int:
         source = head.file.fileno()
         if source < 0:  # a file in memory has nothing to send from
-            self._parts[0] = head.read()
+            data = head.read()
+            if len(data) != head.size:
+                raise ConnectionAbortedError(SHORTER)
+            self._parts[0] = data
             return 0
         sent = os.sendfile(self._fd, source, head.position, min(head.size, TURN_BYTES_MAX))
         if sent == 0:
-            raise ConnectionAbortedError("a log file is shorter than the response promised")
+            raise ConnectionAbortedError(SHORTER)
         self.size -= sent
         if sent == head.size:
             self._parts.popleft()

@@ -5,17 +5,26 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import select
 import socket
 from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
 
-from ottla.net.flow import ACCEPT_PAUSE_S, ACCEPTS_PER_TURN, SCRATCH_BYTES
+from ottla.net.flow import ACCEPT_PAUSE_S, ACCEPTS_PER_TURN, SCRATCH_BYTES, SWEEP_INTERVAL_S
 from ottla.net.inbound import Application, Channel
+
+# A machine without IPv6 refuses an address of it in one of these ways.
+NO_SUCH_FAMILY: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT)
+# The client has closed its end; elsewhere than on Linux only that the connection is broken.
+HANGUP: Final = getattr(select, "POLLRDHUP", 0)
+MAPPED: Final = "::ffff:"  # an IPv4 client of an IPv6 socket
 
 log = logging.getLogger("ottla.net")
 
 
 class Server:
-    """Serves one application on any number of listeners."""
+    """Serves one application on any number of listeners. `idle_s_max` below 0 means for ever."""
 
     def __init__(
         self,
@@ -24,6 +33,7 @@ class Server:
         frame_bytes_max: int,
         connections_max: int,
         connections_per_ip_max: int,
+        connections_per_ip_overrides: Mapping[str, int] | None = None,
         idle_s_max: float,
         backlog: int,
         send_buffer_bytes: int = -1,
@@ -33,8 +43,9 @@ class Server:
         self.frame_bytes_max = frame_bytes_max
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))  # every connection receives into it
         self.loop = asyncio.get_running_loop()
-        self._connections_max = connections_max
-        self._connections_per_ip_max = connections_per_ip_max
+        self.connections_max = connections_max  # these three may be changed at any time
+        self.connections_per_ip_max = connections_per_ip_max
+        self.connections_per_ip_overrides = connections_per_ip_overrides or {}
         self._idle_s_max = idle_s_max
         self._backlog = backlog
         self._buffers = (
@@ -44,8 +55,11 @@ class Server:
         self._listeners: dict[socket.socket, str] = {}
         self._channels: set[Channel] = set()
         self._per_ip: Counter[str] = Counter()
-        self._refused_at = float("-inf")
-        self._idle_timer = self.loop.call_later(max(idle_s_max / 2, 0.05), self._close_idle)
+        self._complained_at = float("-inf")
+        self._sweep_interval_s = SWEEP_INTERVAL_S
+        if 0 <= idle_s_max < 2 * SWEEP_INTERVAL_S:
+            self._sweep_interval_s = max(idle_s_max / 2, 0.05)
+        self._sweep_timer = self.loop.call_later(self._sweep_interval_s, self._sweep)
 
     @property
     def connection_count(self) -> int:
@@ -53,12 +67,22 @@ class Server:
 
     def listen(self, listener: str, host: str, port: int) -> int:
         """Bind; returns the port (of use when `port` is 0). Clients queue until `accept`."""
-        family, _, _, _, address = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        for family, address in _addresses(host, port):
+            try:
+                sock = self._bind(family, address)
+                break
+            except OSError as error:
+                if host or family != socket.AF_INET6 or error.errno not in NO_SUCH_FAMILY:
+                    raise
+        self._listeners[sock] = listener
+        return int(sock.getsockname()[1])
+
+    def _bind(self, family: int, address: tuple[str, int]) -> socket.socket:
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:  # "::" takes IPv4 clients too, as in Java
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(address[0] != "::"))
             self._size_buffers(sock)  # before listen, so that the window can be scaled
             sock.bind(address)
             sock.listen(self._backlog)
@@ -66,8 +90,7 @@ class Server:
         except OSError:
             sock.close()
             raise
-        self._listeners[sock] = listener
-        return int(sock.getsockname()[1])
+        return sock
 
     def accept(self) -> None:
         for sock, listener in self._listeners.items():
@@ -81,15 +104,20 @@ class Server:
             del self._per_ip[host]
 
     def stop_accepting(self) -> None:
+        self._sweep_timer.cancel()
         for sock in self._listeners:
             self.loop.remove_reader(sock.fileno())
             sock.close()
         self._listeners.clear()
 
     async def stop(self, grace_s: float) -> None:
-        """No new connections; produces under way are answered; then everything is closed."""
+        """No new requests; produces under way are answered; then everything is closed.
+
+        Fetches and members of groups that wait for something are not waited for.
+        """
         self.stop_accepting()
-        self._idle_timer.cancel()
+        for channel in self._channels:
+            channel.drain()
         deadline = self.loop.time() + grace_s
         while self.loop.time() < deadline and any(channel.busy for channel in self._channels):
             await asyncio.sleep(0.005)
@@ -110,13 +138,16 @@ class Server:
             except OSError as error:
                 self._accept_failed(error, listening, listener)
                 return
-            self._take(sock, (str(address[0]), int(address[1])), listener)
+            host = str(address[0]).removeprefix(MAPPED)
+            try:
+                self._take(sock, (host, int(address[1])), listener)
+            except OSError as error:  # the client is gone again
+                log.info("a connection from %s ended at once: %s", host, error)
+                sock.close()
 
     def _accept_failed(self, error: OSError, listening: socket.socket, listener: str) -> None:
-        if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-            log.error("listener %s: accept failed: %s", listener, error)
-        else:
-            log.error("listener %s: no descriptor left for a new connection: %s", listener, error)
+        """Mostly there is no descriptor left; what else it may be does not last either."""
+        self._complain(f"listener {listener}: no connection can be accepted: {error}")
         self.loop.remove_reader(listening.fileno())
         self.loop.call_later(ACCEPT_PAUSE_S, self._accept_again, listening, listener)
 
@@ -126,28 +157,58 @@ class Server:
 
     def _take(self, sock: socket.socket, peer: tuple[str, int], listener: str) -> None:
         host = peer[0]
-        if len(self._channels) >= self._connections_max:
-            self._refuse(sock, host, f"max.connections ({self._connections_max})")
+        if len(self._channels) >= self.connections_max:
+            self._refuse(sock, host, f"max.connections ({self.connections_max})")
             return
-        if self._per_ip[host] >= self._connections_per_ip_max:
-            self._refuse(sock, host, f"max.connections.per.ip ({self._connections_per_ip_max})")
+        per_ip_max = self.connections_per_ip_overrides.get(host, self.connections_per_ip_max)
+        if self._per_ip[host] >= per_ip_max:
+            self._refuse(sock, host, f"max.connections.per.ip ({per_ip_max})")
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self._per_ip[host] += 1
         self._channels.add(Channel(self, sock, peer, listener))
+        self._per_ip[host] += 1
 
     def _refuse(self, sock: socket.socket, host: str, limit: str) -> None:
         sock.close()
+        self._complain(f"refused a connection from {host}: {limit} is reached")
+
+    def _complain(self, message: str) -> None:
         now = self.loop.time()
-        if now - self._refused_at > 1.0:  # one line a second, however many knock
-            self._refused_at = now
-            log.warning("refused a connection from %s: %s is reached", host, limit)
+        if now - self._complained_at > 1.0:  # one line a second, however many knock
+            self._complained_at = now
+            log.warning("%s", message)
+
+    def _sweep(self) -> None:
+        if self._idle_s_max >= 0:
+            self._close_idle()
+        self._close_hung_up()
+        self._sweep_timer = self.loop.call_later(self._sweep_interval_s, self._sweep)
 
     def _close_idle(self) -> None:
         limit = self.loop.time() - self._idle_s_max
         for channel in [c for c in self._channels if c.active_at < limit and not c.waiting]:
             log.info("closing the connection of %s:%d: idle", *channel.peer)
             channel.close()
-        self._idle_timer = self.loop.call_later(max(self._idle_s_max / 2, 0.05), self._close_idle)
+
+    def _close_hung_up(self) -> None:
+        """Clients that left while they waited, with requests behind the one that waits."""
+        unheard = {channel.fileno(): channel for channel in self._channels if channel.unheard}
+        poll = select.poll()
+        for fd in unheard:
+            poll.register(fd, HANGUP)
+        for fd, _ in poll.poll(0) if unheard else ():
+            unheard[fd].close()
+
+
+def _addresses(host: str, port: int) -> Iterator[tuple[int, tuple[str, int]]]:
+    """Where to listen, the best first. As in Java every interface is those of IPv6 as well, and
+    a name means its IPv4 address if it has one."""
+    if not host:
+        yield socket.AF_INET6, ("::", port)
+        yield socket.AF_INET, ("0.0.0.0", port)
+        return
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    found.sort(key=lambda entry: entry[0] != socket.AF_INET)  # stable: else as the system says
+    yield found[0][0], found[0][4]  # type: ignore[misc]
