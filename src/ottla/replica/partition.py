@@ -81,11 +81,12 @@ class Partition:
         log = self.log
         stable = self.last_stable_offset
         end = stable if isolation == READ_COMMITTED else self.high_watermark
-        records = None
-        if size_max > 0 or offset != end:
-            records = log.read(
-                offset, size_max=size_max, end_offset=end, whole_first_batch=whole_first_batch
-            )
+        # Where there is no room for a byte, all that is left to find out is whether the offset is
+        # one of ours.
+        visible = end if size_max > 0 or whole_first_batch else offset
+        records = log.read(
+            offset, size_max=size_max, end_offset=visible, whole_first_batch=whole_first_batch
+        )
         aborted = None
         if isolation == READ_COMMITTED:
             aborted = log.aborted(offset, end) if records is not None else []
@@ -97,6 +98,26 @@ class Partition:
             aborted=aborted,
         )
 
+    def is_cut(self, records: FileSlice) -> bool:
+        """Whether more follows in the log than `records`, which were read from the active segment.
+
+        To a reader of committed records only, so do those that are not decided; it is told sooner.
+        """
+        return records.position + records.size < self.log.segments.active.size
+
+    def is_behind(self, offset: int) -> bool:
+        """Whether a reader of `offset` is in an older segment than the one that is written to."""
+        return offset < self.log.segments.active.base_offset
+
+    def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
+        """The largest epoch up to this one, and where it ended here (KIP-101); -1, -1 if unknown.
+
+        Our own epoch is known before anything was written in it.
+        """
+        if leader_epoch == self.leader_epoch:
+            return leader_epoch, self.log.end_offset
+        return self.log.epoch_end_offset(leader_epoch)
+
     def check_epoch(self, current_leader_epoch: int) -> None:
         """KIP-320: a reader that knows another leader than us is told so. -1 knows none."""
         if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
@@ -105,7 +126,7 @@ class Partition:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
-    def delete_records(self, before_offset: int) -> int:
+    def delete_records(self, before_offset: int, now_ms: int) -> int:
         """Move the log's start; -1 means the high watermark. Returns the new start."""
         target = self.high_watermark if before_offset == -1 else before_offset
         if target < 0 or target > self.high_watermark:
@@ -114,6 +135,6 @@ class Partition:
                 f"{self.topic}-{self.index} holds offsets {self.log.start_offset} to "
                 f"{self.high_watermark}; {before_offset} is not among them",
             )
-        start = self.log.delete_records(target)
+        start = self.log.delete_records(target, now_ms)
         self.waiting.wake_all()
         return start

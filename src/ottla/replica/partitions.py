@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from ottla.cluster.image import Image, Topic
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replica.partition import Partition
+from ottla.storage.directory import LogDir
 from ottla.storage.log import Log, LogConfig
 from ottla.storage.store import LogStore
 
@@ -28,7 +29,7 @@ class Partitions:
         self._settings = settings
         self._topics: dict[str, dict[int, Partition]] = {}
         self._applied: dict[str, Topic] = {}
-        self._offline: dict[tuple[str, int], KafkaError] = {}
+        self._offline: dict[tuple[str, int], str] = {}  # why it has no log
         self._starting = False
 
     def __iter__(self) -> Iterator[Partition]:
@@ -44,10 +45,16 @@ class Partitions:
         partition = held.get(index) if held is not None else None
         if partition is None:
             raise self.missing(topic, index)
+        if partition.log.dir.offline:
+            raise partition.log.dir.refusal()
         return partition
 
     def missing(self, topic: str, index: int) -> KafkaError:
-        return self._offline.get((topic, index)) or KafkaError(
+        """Why there is no such partition here; a new error each time, as raising marks it."""
+        why = self._offline.get((topic, index))
+        if why is not None:
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why)
+        return KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {topic}-{index} here"
         )
 
@@ -62,7 +69,10 @@ class Partitions:
         self._starting = True
         known = {topic.id for topic in image.topics.values()}
         for stray in [each for each in self._store.logs() if each.topic_id not in known]:
-            self._store.set_aside(stray.topic, stray.partition)
+            try:
+                self._store.set_aside(stray.topic, stray.partition)
+            except KafkaError as error:
+                log.error("%s-%d is of no topic: %s", stray.topic, stray.partition, error)
         self.apply(image, now_ms)
         self._starting = False
 
@@ -77,6 +87,12 @@ class Partitions:
             if before is not None and before.id != topic.id:  # deleted and created again
                 self._delete(name, now_ms)
             self._change(topic, now_ms)
+
+    def wake(self, directory: LogDir) -> None:
+        """A log directory has failed: who waits for its partitions is told."""
+        for partition in self:
+            if partition.log.dir is directory:
+                partition.waiting.wake_all()
 
     def reconfigure(self) -> None:
         """The broker's defaults changed: every log gets its settings anew."""
@@ -95,14 +111,17 @@ class Partitions:
             partition = held.get(state.index)
             if partition is not None:
                 partition.log.config = settings
-                partition.leader_epoch = state.leader_epoch
+                if partition.leader_epoch != state.leader_epoch:
+                    partition.leader_epoch = state.leader_epoch
+                    partition.waiting.wake_all()
                 continue
             try:
                 found = self._log(topic, state.index, settings, now_ms)
             except KafkaError as error:
                 log.error("%s-%d is offline: %s", topic.name, state.index, error)
-                self._offline[topic.name, state.index] = error
+                self._offline[topic.name, state.index] = error.message
                 continue
+            self._offline.pop((topic.name, state.index), None)
             held[state.index] = Partition(
                 topic.name,
                 state.index,
@@ -116,8 +135,10 @@ class Partitions:
         if found is not None:
             found.config = settings
             return found
+        # One that should have been there may be in a directory that failed: not begun anew then.
+        is_new = not self._starting and (topic.name, index) not in self._offline
         return self._store.create(
-            topic.name, index, topic.id, settings, now_ms=now_ms, is_new=not self._starting
+            topic.name, index, topic.id, settings, now_ms=now_ms, is_new=is_new
         )
 
     def _delete(self, name: str, now_ms: int) -> None:

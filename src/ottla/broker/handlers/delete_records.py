@@ -60,4 +60,4 @@ def _delete(ctx: Context, topic: str, asked: DeleteRecordsPartition) -> int:
             ErrorCode.POLICY_VIOLATION,
             f"Records of partition {partition} can not be deleted due to the configured policy",
         )
-    return partition.delete_records(asked.offset)
+    return partition.delete_records(asked.offset, ctx.now_ms)

@@ -3,7 +3,8 @@
 Returns each partition's batches from the one that holds the wanted offset, as slices of the log's
 files. With fewer than `min_bytes` it waits, at most `max_wait`, for an append to bring more.
 
-v4   read_committed              v5   log start offset         v7   sessions (KIP-227)
+v4   read_committed              v5   log start offset         v6   KAFKA_STORAGE_ERROR
+v7   sessions (KIP-227)
 v9   leader epoch check (KIP-320)         v11  rack and preferred replica (KIP-392)
 v12  diverging epoch (KIP-595)   v13  topic ids (KIP-516)      v15  replica state (KIP-903)
 v16  leader hints (KIP-951)      v18  high watermark in the request (KIP-1166)
@@ -18,6 +19,7 @@ from ottla.broker.context import Context
 from ottla.broker.sessions import Key, Plan, Wanted
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replica.partition import READ_COMMITTED, Partition
+from ottla.slices import FileSlice
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -27,6 +29,7 @@ from ottla.wire.messages.fetch import (
     PartitionData,
 )
 
+STORAGE_ERROR_FROM: Final = 6
 TOPIC_IDS_FROM: Final = 13
 
 
@@ -47,6 +50,7 @@ class Fetch:
 
     __slots__ = (
         "_answers",
+        "_found",
         "_future",
         "_loop",
         "_parked_on",
@@ -57,6 +61,7 @@ class Fetch:
         "plan",
         "satisfied",
         "size_max",
+        "size_min",
         "version",
     )
 
@@ -65,9 +70,12 @@ class Fetch:
         self.version = ctx.version
         self.plan = plan
         self.size_max = min(request.max_bytes, ctx.broker.config.fetch_max_bytes)
+        self.size_min = min(request.min_bytes, self.size_max)
         self.satisfied = False
         self._request = request
         self._answers: list[tuple[Key, Wanted, PartitionData]] = []
+        self._found: list[Partition] = []  # of the answers, unless one of them is an error
+        self._parked_on: list[Partition] = []
         self._scheduled = False
 
     # reading
@@ -77,20 +85,38 @@ class Fetch:
         size = 0
         satisfied = False
         answers = self._answers = []
+        found = self._found = []
         isolation = self._request.isolation_level
         for key, wanted in self.plan.wanted.items():
             try:
                 partition = self._find(wanted)
+                found.append(partition)
                 data = _read(partition, wanted, self.size_max - size, isolation, size == 0)
             except KafkaError as error:
-                data = _refused(wanted, error)
+                data = _refused(wanted, error, self.version)
                 satisfied = True
             if data.records:
                 size += len(data.records)
             elif data.diverging_epoch is not None:
                 satisfied = True
             answers.append((key, wanted, data))
-        self.satisfied = satisfied or size >= self._request.min_bytes
+        self.satisfied = satisfied or size >= self.size_min or (size > 0 and self._is_enough())
+
+    def _is_enough(self) -> bool:
+        """Whether there would be enough, were it not cut: at a batch's border, or by a segment.
+
+        Waiting would bring nothing more in both cases, as it is there already.
+        """
+        size = 0
+        for (_, wanted, data), partition in zip(self._answers, self._found, strict=True):
+            records = data.records
+            if not isinstance(records, FileSlice):
+                continue
+            if partition.is_behind(wanted.fetch_offset):
+                return True
+            room = min(wanted.size_max, self.size_max - size)
+            size += max(room, records.size) if partition.is_cut(records) else records.size
+        return size >= self.size_min
 
     def _find(self, wanted: Wanted) -> Partition:
         broker = self.broker
@@ -125,22 +151,28 @@ class Fetch:
     # waiting
 
     def park(self, max_wait_ms: int) -> asyncio.Future[FetchResponse]:
+        """A future that also goes away by itself when it is cancelled: the client has left."""
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[FetchResponse] = self._loop.create_future()
         self._timer = self._loop.call_later(max_wait_ms / 1000, self._finish)
-        self._parked_on = [
-            self.broker.partitions.find(data_topic, wanted.index)
-            for wanted in self.plan.wanted.values()
-            if (data_topic := self._name(wanted)) is not None
-        ]
-        for partition in self._parked_on:
-            partition.waiting.add(self._wake)
+        self._future.add_done_callback(self._leave)
+        self._wait()
         return self._future
 
-    def _name(self, wanted: Wanted) -> str | None:
-        if self.version >= TOPIC_IDS_FROM:
-            return self.broker.image.topic_name(wanted.topic_id)
-        return wanted.topic
+    def _wait(self) -> None:
+        """To be woken by what was found this time: a topic may have been made anew."""
+        self._answers = []  # they would keep files open
+        if self._found != self._parked_on:
+            for partition in self._parked_on:
+                partition.waiting.discard(self._wake)
+            self._parked_on = self._found
+            for partition in self._parked_on:
+                partition.waiting.add(self._wake)
+
+    def _leave(self, future: asyncio.Future[FetchResponse]) -> None:
+        self._timer.cancel()
+        for partition in self._parked_on:
+            partition.waiting.discard(self._wake)
 
     def _wake(self) -> None:
         """An append happened. Look once, after all that came with it has been appended."""
@@ -150,23 +182,23 @@ class Fetch:
 
     def _look(self) -> None:
         self._scheduled = False
-        if self._future.done():
-            return
-        self.collect()
-        if self.satisfied:
-            self._resolve()
+        self._try(last=False)
 
     def _finish(self) -> None:
         """The wait is over: answer with what there is."""
-        if not self._future.done():
-            self.collect()
-            self._resolve()
+        self._try(last=True)
 
-    def _resolve(self) -> None:
-        self._timer.cancel()
-        for partition in self._parked_on:
-            partition.waiting.discard(self._wake)
-        self._future.set_result(self.response())
+    def _try(self, *, last: bool) -> None:
+        if self._future.done():
+            return
+        try:
+            self.collect()
+            if last or self.satisfied:
+                self._future.set_result(self.response())
+            else:
+                self._wait()
+        except Exception as error:  # nobody else would ever answer
+            self._future.set_exception(error)
 
 
 def _read(
@@ -201,11 +233,11 @@ def _read(
 
 def _diverging(partition: Partition, wanted: Wanted) -> PartitionData | None:
     """KIP-595: the reader's last batch is of an epoch that ended earlier here; it must go back."""
-    epoch, end_offset = partition.log.epoch_end_offset(wanted.last_fetched_epoch)
+    epoch, end_offset = partition.epoch_end_offset(wanted.last_fetched_epoch)
+    if epoch < 0 or end_offset < 0 or wanted.fetch_offset < partition.log.start_offset:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if epoch == wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
         return None
-    if epoch < 0 or end_offset < 0:
-        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     return PartitionData(
         partition_index=wanted.index,
         high_watermark=partition.high_watermark,
@@ -216,10 +248,13 @@ def _diverging(partition: Partition, wanted: Wanted) -> PartitionData | None:
     )
 
 
-def _refused(wanted: Wanted, error: KafkaError) -> PartitionData:
+def _refused(wanted: Wanted, error: KafkaError, version: int) -> PartitionData:
+    code = error.code
+    if code is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_FROM:
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # which clients of that time know to try again
     return PartitionData(
         partition_index=wanted.index,
-        error_code=error.code,
+        error_code=code,
         high_watermark=-1,
         last_stable_offset=-1,
         log_start_offset=-1,

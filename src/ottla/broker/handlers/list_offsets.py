@@ -11,6 +11,7 @@ v9  -5 (KIP-1005)        v11  -6 (KIP-1023)
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from ottla.broker.context import Context
@@ -41,13 +42,19 @@ FROM_VERSION: Final = {
 
 
 def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    times = Counter(
+        (topic.name, p.partition_index) for topic in request.topics for p in topic.partitions
+    )
     topics = []
     for topic in request.topics:
         answers = []
         for asked in topic.partitions:
             try:
+                if times[topic.name, asked.partition_index] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "asked for twice")
+                _check_time(asked.timestamp, ctx.version)
                 partition = ctx.broker.partitions.find(topic.name, asked.partition_index)
-                answers.append(_answer(partition, asked, request.isolation_level, ctx.version))
+                answers.append(_answer(partition, asked, request.isolation_level))
             except KafkaError as error:
                 answers.append(
                     ListOffsetsPartitionResponse(
@@ -62,16 +69,18 @@ def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
     return ListOffsetsResponse(topics=topics)
 
 
-def _answer(
-    partition: Partition, asked: ListOffsetsPartition, isolation: int, version: int
-) -> ListOffsetsPartitionResponse:
-    partition.check_epoch(asked.current_leader_epoch)
-    time = asked.timestamp
+def _check_time(time: int, version: int) -> None:
     if version < FROM_VERSION.get(time, 0) or time < EARLIEST_PENDING_UPLOAD:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+
+
+def _answer(
+    partition: Partition, asked: ListOffsetsPartition, isolation: int
+) -> ListOffsetsPartitionResponse:
+    partition.check_epoch(asked.current_leader_epoch)
     committed = isolation == READ_COMMITTED
     end = partition.last_stable_offset if committed else partition.high_watermark
-    timestamp, offset, epoch = _find(partition, time, end)
+    timestamp, offset, epoch = _find(partition, asked.timestamp, end)
     return ListOffsetsPartitionResponse(
         partition_index=partition.index, timestamp=timestamp, offset=offset, leader_epoch=epoch
     )

@@ -17,7 +17,7 @@ from typing import Final
 from ottla.broker.context import Context
 from ottla.broker.operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from ottla.cluster.decisions import check_topic_name
-from ottla.cluster.image import Topic
+from ottla.cluster.image import NO_LEADER, Partition, Topic
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.metadata import (
     MetadataRequest,
@@ -29,7 +29,7 @@ from ottla.wire.messages.metadata import (
 )
 from ottla.wire.primitives import ZERO_UUID
 
-NULL_NAME_FROM: Final = 12
+BY_ID_FROM: Final = 12  # v10 and v11 have the fields already, and may not use them
 
 
 def handle(
@@ -75,7 +75,8 @@ def _answer(
     if everything:
         topics = [_topic(ctx, request, image.topics[name]) for name in sorted(image.topics)]
     else:
-        topics = [_asked(ctx, request, asked, failed) for asked in request.topics or ()]
+        once = {(each.topic_id, each.name): each for each in request.topics or ()}
+        topics = [_asked(ctx, request, asked, failed) for asked in once.values()]
     operations = ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED
     return MetadataResponse(
         brokers=[
@@ -96,16 +97,17 @@ def _asked(
     failed: dict[str, ErrorCode],
 ) -> MetadataResponseTopic:
     image = ctx.broker.image
-    if asked.topic_id != ZERO_UUID:
+    name = asked.name or ""
+    by_id = asked.topic_id != ZERO_UUID
+    if ctx.version < BY_ID_FROM and (by_id or asked.name is None):
+        return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name)
+    if by_id:
         name = image.topic_name(asked.topic_id)
         if not name:
             return MetadataResponseTopic(
-                error_code=ErrorCode.UNKNOWN_TOPIC_ID,
-                name=None if ctx.version >= NULL_NAME_FROM else "",
-                topic_id=asked.topic_id,
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id
             )
         return _topic(ctx, request, image.topics[name])
-    name = asked.name or ""
     topic = image.topics.get(name)
     if topic is not None:
         return _topic(ctx, request, topic)
@@ -126,16 +128,22 @@ def _topic(ctx: Context, request: MetadataRequest, topic: Topic) -> MetadataResp
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.internal,
-        partitions=[
-            MetadataResponsePartition(
-                partition_index=partition.index,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=list(partition.replicas),
-                isr_nodes=list(partition.isr),
-                offline_replicas=ctx.broker.offline_replicas(topic.name, partition.index),
-            )
-            for partition in topic.partitions
-        ],
+        partitions=[_partition(ctx, topic.name, partition) for partition in topic.partitions],
         topic_authorized_operations=operations,
+    )
+
+
+def _partition(ctx: Context, topic: str, partition: Partition) -> MetadataResponsePartition:
+    offline = ctx.broker.offline_replicas(topic, partition.index)
+    leader, code = partition.leader, ErrorCode.NONE
+    if leader == NO_LEADER or leader in offline:
+        leader, code = NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE
+    return MetadataResponsePartition(
+        error_code=code,
+        partition_index=partition.index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=offline,
     )

@@ -37,8 +37,5 @@ def _answer(ctx: Context, topic: str, asked: OffsetForLeaderPartition) -> EpochE
         return EpochEndOffset(
             error_code=error.code, partition=asked.partition, leader_epoch=-1, end_offset=-1
         )
-    if asked.leader_epoch == partition.leader_epoch:
-        epoch, end_offset = partition.leader_epoch, partition.log.end_offset
-    else:
-        epoch, end_offset = partition.log.epoch_end_offset(asked.leader_epoch)
+    epoch, end_offset = partition.epoch_end_offset(asked.leader_epoch)
     return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
