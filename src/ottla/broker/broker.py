@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,11 +31,11 @@ from ottla.cluster.image import Broker as BrokerImage
 from ottla.cluster.membership import Membership, cluster_id
 from ottla.cluster.metadata import Metadata
 from ottla.config import Listener, ServerConfig, advertise
-from ottla.errors import KafkaError
+from ottla.coordinator.keys import OFFSETS_TOPIC
+from ottla.errors import ErrorCode, KafkaError
 from ottla.net.server import Server
 from ottla.replica.partitions import Partitions
 from ottla.storage.directory import LogDir
-from ottla.storage.flush import FlushJob
 from ottla.storage.log import LogConfig
 from ottla.storage.store import LogStore
 from ottla.wire.connection import Request
@@ -58,6 +59,7 @@ class Broker:
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
         self.listeners: tuple[Listener, ...] = ()  # as bound: with the ports that were taken
         self.failed: asyncio.Event = asyncio.Event()  # nothing is left that could be served
+        self._stopping = False
         self.metadata: Metadata
         self.controller: Controller
         self.store: LogStore
@@ -86,26 +88,33 @@ class Broker:
     # Start and stop
 
     async def start(self) -> None:
-        """Serve when this returns. StoreError, OSError or KafkaError say why it can't."""
+        """Serve when this returns. StoreError, OSError or KafkaError say why it can't.
+
+        What was opened is closed again if it fails, so that the next one can succeed.
+        """
         now_ms = self.clock.now_ms()
-        self._server = self._bind()
-        try:
-            await self._open(now_ms)
-        except BaseException:
-            self._server.stop_accepting()
-            raise
+        async with AsyncExitStack() as undo:
+            self._server = self._bind()
+            undo.callback(self._server.stop_accepting)
+            await self._open(now_ms, undo)
+            undo.pop_all()
         self._housekeep()
         self._server.accept()
 
-    async def _open(self, now_ms: int) -> None:
-        journal = Path(self.config.log_dirs[0]) / JOURNAL
-        self._meta_store = EmbeddedStore(journal, sync=self.config.ottla_metadata_sync_enable)
+    async def _open(self, now_ms: int, undo: AsyncExitStack) -> None:
+        sync = self.config.ottla_metadata_sync_enable
+        self._meta_store = EmbeddedStore(Path(self.config.log_dirs[0]) / JOURNAL, sync=sync)
+        undo.push_async_callback(self._meta_store.close)
         self.metadata = Metadata(self._meta_store)
         await self.metadata.start()
+        undo.push_async_callback(self.metadata.stop)
         cluster = await cluster_id(self._meta_store, self.metadata)
         self._take_broker_configs()
         self.store = self._open_logs(cluster, now_ms)
+        undo.callback(self.store.close, now_ms, sync=sync)
         self.partitions = Partitions(self.node_id, self.store, self._log_settings)
+        for directory in self.store.dirs:
+            directory.on_offline = self._on_offline
         self.controller = Controller(
             self._meta_store, self.metadata, broker_id=self.node_id, config=lambda: self.config
         )
@@ -121,11 +130,15 @@ class Broker:
         )
         await self.controller.elect(now_ms)
         self.partitions.start(self.image, now_ms)
+        undo.callback(self.groups.stop)
         self.groups.start(now_ms)
         self.metadata.on_image(self._on_image)
 
     async def stop(self) -> None:
-        self._server.stop_accepting()
+        """Once; whoever calls it again finds it stopped, or stopping."""
+        if self._stopping:
+            return
+        self._stopping = True
         await self._server.stop(STOP_GRACE_S)
         await self._housekeeping.stop()
         self.groups.stop()
@@ -146,6 +159,7 @@ class Broker:
             frame_bytes_max=config.socket_request_max_bytes,
             connections_max=config.max_connections,
             connections_per_ip_max=config.max_connections_per_ip,
+            connections_per_ip_overrides=config.max_connections_per_ip_overrides,
             idle_s_max=config.connections_max_idle_ms / 1000,
             backlog=config.socket_listen_backlog_size,
             send_buffer_bytes=config.socket_send_buffer_bytes,
@@ -171,7 +185,6 @@ class Broker:
             configs={topic.name: self._log_settings(topic.configs) for topic in topics},
             node_id=self.node_id,
             cluster_id=cluster,
-            on_offline=self._on_offline,
         )
 
     # What the server calls
@@ -184,9 +197,7 @@ class Broker:
 
     def dispatch(self, session: Session, request: Request) -> Any:
         """HOT. The handler's answer: a response, an awaitable of one, or None."""
-        context = Context(
-            self, session, request.version, request.client_id, self.clock.now_ms()
-        )
+        context = Context(self, session, request.version, request.client_id, self.clock.now_ms())
         return ROUTES[request.api_key].handle(context, request.body)
 
     # What handlers ask
@@ -204,8 +215,10 @@ class Broker:
     async def auto_create(self, topic: str) -> None:
         """Create a topic that a client asked for and nobody made; KafkaError if it can't be."""
         wish = NewTopic(topic)
-        if topic in INTERNAL_TOPICS:
+        if topic == OFFSETS_TOPIC:
             wish = self.groups.offsets_topic()
+        elif topic in INTERNAL_TOPICS:  # made by coordinators which are not here
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         result = (await self.controller.create_topics([wish]))[topic]
         if isinstance(result, KafkaError):
             raise result
@@ -216,6 +229,10 @@ class Broker:
         now_ms = self.clock.now_ms()
         if self._take_broker_configs():
             self.partitions.reconfigure()
+            server, config = self._server, self.config
+            server.connections_max = config.max_connections
+            server.connections_per_ip_max = config.max_connections_per_ip
+            server.connections_per_ip_overrides = config.max_connections_per_ip_overrides
         self.partitions.apply(image, now_ms)
         self.groups.apply(image, now_ms)
 
@@ -233,6 +250,7 @@ class Broker:
 
     def _on_offline(self, directory: LogDir) -> None:
         log.error("log directory %s failed; its partitions are offline", directory.path)
+        self.partitions.wake(directory)
         if all(each.offline for each in self.store.dirs):
             log.error("every log directory is offline: the broker can't go on")
             self.failed.set()
@@ -256,31 +274,17 @@ class Broker:
 
     def _write(self, now_ms: int) -> list[Job]:
         job = self.store.checkpoint_job(self._high_watermarks())
-        return [] if job is None else [job.run]
+        return [] if job is None else [Job(job.run, lambda _: job.done())]
 
     def _expire_producers(self, now_ms: int) -> None:
         self.store.expire_producers(now_ms, self.config.producer_id_expiration_ms)
 
     def _remove(self, now_ms: int) -> list[Job]:
         job = self.store.remove_job(now_ms)
-        return [] if job is None else [job.run]
+        return [] if job is None else [Job(job.run)]
 
     def _flush(self, now_ms: int) -> list[Job]:
-        return [self._flushing(job) for job in self.store.flush_jobs(now_ms)]
-
-    def _flushing(self, job: FlushJob) -> Job:
-        """`job.run` on the helper thread, `job.done` back on the loop's."""
-        loop = asyncio.get_running_loop()
-
-        def run() -> None:
-            failure: OSError | None = None
-            try:
-                job.run()
-            except OSError as error:
-                failure = error
-            loop.call_soon_threadsafe(job.done, failure)
-
-        return run
+        return [Job(job.run, job.done) for job in self.store.flush_jobs(now_ms)]
 
     def _high_watermarks(self) -> dict[tuple[str, int], int]:
         return {(each.topic, each.index): each.high_watermark for each in self.partitions}

@@ -9,13 +9,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, NamedTuple
 
-Job = Callable[[], object]
-Chore = Callable[[int], Iterable[Job] | None]  # takes now_ms
+INTERVAL_MS_MIN: Final = 10  # an interval of 0 would keep the loop from everything else
 
 log = logging.getLogger("ottla.broker")
+
+
+def nothing(error: OSError | None) -> None:
+    """For a job whose outcome is nobody's concern."""
+
+
+class Job(NamedTuple):
+    """`run` on the helper thread, then `done` on the loop's, with what the disk had against it."""
+
+    run: Callable[[], object]
+    done: Callable[[OSError | None], object] = nothing
+
+
+Chore = Callable[[int], Iterable[Job] | None]  # takes now_ms
 
 
 class Housekeeping:
@@ -27,32 +43,41 @@ class Housekeeping:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ottla-housekeeping")
         self._pending: set[asyncio.Future[object]] = set()
+        self._running: Counter[str] = Counter()  # jobs of each chore
         self._stopped = False
 
     def every(self, interval_ms: int, name: str, chore: Chore) -> None:
         """Run `chore` each interval. A chore whose jobs are still running is left out once."""
         if not self._stopped:
             self._timers[name] = self._loop.call_later(
-                interval_ms / 1000, self._run, interval_ms, name, chore
+                max(interval_ms, INTERVAL_MS_MIN) / 1000, self._run, interval_ms, name, chore
             )
 
     def _run(self, interval_ms: int, name: str, chore: Chore) -> None:
         try:
-            for job in chore(self._now_ms()) or ():
-                self.do(job)
+            if not self._running[name]:
+                for job in chore(self._now_ms()) or ():
+                    self._do(name, job)
         except Exception:
             log.exception("housekeeping: %s failed; it will be tried again", name)
         self.every(interval_ms, name, chore)
 
-    def do(self, job: Job) -> None:
-        future = self._loop.run_in_executor(self._thread, job)
+    def _do(self, name: str, job: Job) -> None:
+        future: asyncio.Future[object] = self._loop.run_in_executor(self._thread, job.run)
+        self._running[name] += 1
         self._pending.add(future)
-        future.add_done_callback(self._done)
+        future.add_done_callback(partial(self._done, name, job))
 
-    def _done(self, future: asyncio.Future[object]) -> None:
+    def _done(self, name: str, job: Job, future: asyncio.Future[object]) -> None:
+        self._running[name] -= 1
         self._pending.discard(future)
-        if not future.cancelled() and (error := future.exception()) is not None:
-            log.error("housekeeping: a background job failed", exc_info=error)
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is not None:
+            log.error("housekeeping: a job of %s failed", name, exc_info=error)
+        if error is None or isinstance(error, OSError):
+            job.done(error)
 
     async def stop(self) -> None:
         """No new chores; jobs under way are finished."""

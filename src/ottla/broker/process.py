@@ -25,9 +25,15 @@ log = logging.getLogger("ottla.broker")
 # nearly all freed by reference counts; at Python's 700 the collector costs more than it finds.
 GC_THRESHOLD = 50_000
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
 
 def run(config: ServerConfig) -> int:
-    """Serve until SIGTERM or SIGINT; returns the process's exit code."""
+    """Serve until SIGTERM or SIGINT; returns the process's exit code.
+
+    A signal before the broker serves ends the process at once, even in the middle of a recovery,
+    and so does a second one while it stops: what is on disk can stand that.
+    """
     started_at = time.perf_counter()
     _set_up_logging()
     _raise_file_limit()
@@ -35,20 +41,18 @@ def run(config: ServerConfig) -> int:
         log.warning("unknown property %s is ignored", name)
     for note in config.notes:
         log.info("%s", note)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     return run_loop(_serve(config, started_at))
 
 
 async def _serve(config: ServerConfig, started_at: float) -> int:
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    broker = Broker(config)
     try:
+        broker = Broker(config)
         await broker.start()
     except (OSError, ConfigError, StoreError, MetaStoreError, KafkaError) as error:
         log.error("the broker can't start: %s", error)
         return 1
+    stop = _stop_on_signals()
     gc.collect()
     gc.freeze()  # what a broker consists of is never garbage
     gc.set_threshold(GC_THRESHOLD, 50, 100)
@@ -68,6 +72,22 @@ async def _serve(config: ServerConfig, started_at: float) -> int:
     await broker.stop()
     log.info("stopped")
     return 1 if broker.failed.is_set() else 0
+
+
+def _stop_on_signals() -> asyncio.Event:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+
+    def received(number: signal.Signals) -> None:
+        log.info("%s received; another one ends the process at once", number.name)
+        for each in SIGNALS:
+            loop.remove_signal_handler(each)
+            signal.signal(each, signal.SIG_DFL)  # the kernel's: works while the loop is busy
+        stop.set()
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, received, number)
+    return stop
 
 
 def _set_up_logging() -> None:
