@@ -86,14 +86,14 @@ SOCKETS = [
     D(
         "socket.send.buffer.bytes",
         INT,
-        100 * KIB,
+        MIB,
         at_least(-1),
         "SO_SNDBUF of a client's socket; -1 leaves it to the operating system.",
     ),
     D(
         "socket.receive.buffer.bytes",
         INT,
-        100 * KIB,
+        MIB,
         at_least(-1),
         "SO_RCVBUF of a client's socket; -1 leaves it to the operating system.",
     ),
@@ -107,7 +107,7 @@ SOCKETS = [
     D(
         "socket.listen.backlog.size",
         INT,
-        50,
+        1024,
         at_least(1),
         "How many connections may wait to be accepted.",
     ),
