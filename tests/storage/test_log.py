@@ -396,6 +396,17 @@ def test_the_largest_timestamp_need_not_be_the_last() -> None:
     assert open_memory_log().max_timestamp(end_offset=0) is None
 
 
+def test_the_largest_timestamp_is_known_after_a_flush_and_a_clean_end() -> None:
+    files = MemoryFiles()
+    log = open_memory_log(files)
+    append(log, batch(timestamp=NOW))
+    log.flush(NOW)
+    append(log, batch(timestamp=NOW + 100))
+    log.flush(NOW)
+    close(log)
+    assert open_memory_log(files).max_timestamp(end_offset=2) == (1, NOW + 100, 0)
+
+
 def test_aborted_transactions_are_listed_where_their_marker_is() -> None:
     files = MemoryFiles()
     log = open_memory_log(files)

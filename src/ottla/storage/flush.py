@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 from ottla.storage import checkpoints
 from ottla.storage.directory import LogDir
 from ottla.storage.files import File
-from ottla.storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from ottla.storage.segment import (
+    INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    UNKNOWN,
+)
 
 if TYPE_CHECKING:
     from ottla.storage.log import Log
@@ -103,7 +108,9 @@ def save(log: Log) -> None:
     """All that the next start needs to trust what it finds: indexes, epochs, a snapshot."""
     segments = log.segments
     for slot in range(segments.slot(log.recovery_point), len(segments)):
-        segments[slot].close_indexes()
+        segment = segments[slot]
+        if segment.max_timestamp != UNKNOWN:  # else nobody has touched it since the start
+            segment.close_indexes()
     end_offset = log.end_offset
     if end_offset not in log.snapshots.offsets and end_offset > segments.first_offset:
         log.take_snapshot(end_offset)
