@@ -7,7 +7,6 @@ from ottla.config.definition import (
     CLUSTER_WIDE,
     INT,
     INT_MAX,
-    KIB,
     LIST,
     LONG,
     MIB,
