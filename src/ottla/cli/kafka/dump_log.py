@@ -146,7 +146,8 @@ def _read(name: str) -> Callable[[bytes], str]:
 
 
 def _decode_offsets(record: Record) -> tuple[str | None, str | None]:
-    found = commit_json(record.key, record.value) or group_json(record.key, record.value)
+    found = commit_json(record.key, record.value)
+    found = found or group_json(record.key, record.value, open_members=True)
     if found is None:
         return None, None
     for part in ("key", "value"):  # the dump has the numbers of formats as strings

@@ -8,7 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -46,6 +46,8 @@ _DURATION: Final = re.compile(
     r"([-+]?)P(?:([-+]?\d+)D)?(?:T(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+(?:\.\d+)?)S)?)?",
     re.IGNORECASE,
 )
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Plan = dict[TopicPartition, int]
 
@@ -156,7 +158,7 @@ def within_log(admin: Admin, wanted: Plan) -> Plan:
 
 def since(admin: Admin, partitions: Sequence[TopicPartition], time_ms: int) -> Plan:
     """The first record at or after a time; the end where there is none."""
-    found = _found(admin.offsets.find(partitions, time_ms))
+    found = _found(admin.offsets.find(partitions, max(0, time_ms)))  # below 0 are other things
     ends = _found(admin.offsets.find(partitions, LATEST))
     for each in partitions:
         if found[each] < 0:
@@ -268,7 +270,7 @@ def parse_datetime(text: str) -> int:
         raise ToolError(f"java.text.ParseException: {error}") from None
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)
-    return int(when.timestamp() * 1000)
+    return (when - EPOCH) // timedelta(milliseconds=1)  # in whole numbers: floats lose some
 
 
 def parse_duration(text: str) -> int:

@@ -1,0 +1,162 @@
+"""The commands as processes: pipes that break, Ctrl-C, what `serve` imports, installed names."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import ottla
+from ottla.client import Admin, Consumer
+
+ROOT = Path(ottla.__file__).parents[2]
+TOOLS = {
+    "kafka-server-start": "server_start",
+    "kafka-topics": "topics",
+    "kafka-console-producer": "console_producer",
+    "kafka-console-consumer": "console_consumer",
+    "kafka-consumer-groups": "consumer_groups",
+    "kafka-configs": "configs",
+    "kafka-get-offsets": "get_offsets",
+    "kafka-delete-records": "delete_records",
+    "kafka-broker-api-versions": "broker_api_versions",
+    "kafka-dump-log": "dump_log",
+    "kafka-producer-perf-test": "producer_perf_test",
+    "kafka-consumer-perf-test": "consumer_perf_test",
+}
+
+
+def start(*words: str, **options: object) -> subprocess.Popen[str]:
+    pipes: dict[str, object] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(  # type: ignore[call-overload, no-any-return]
+        [sys.executable, *words], text=True, **{**pipes, **options}
+    )
+
+
+def wait_until_listening(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "started in" in line:
+            return line
+    pytest.fail("the broker did not start")
+
+
+def test_a_pipe_that_breaks_is_no_error(bootstrap: str, five: str) -> None:
+    tool = start(
+        "-m",
+        "ottla.cli.kafka.broker_api_versions",
+        "--bootstrap-server",
+        bootstrap,
+    )
+    assert tool.stdout is not None
+    tool.stdout.readline()
+    tool.stdout.close()
+    assert tool.stderr is not None
+    errors = tool.stderr.read()
+    tool.stderr.close()
+    tool.wait(30)
+    assert "Traceback" not in errors
+
+
+def test_ctrl_c_ends_a_consumer_cleanly(bootstrap: str, five: str, group: str) -> None:
+    words = ("--bootstrap-server", bootstrap, "--topic", five, "--group", group)
+    tool = start("-u", "-m", "ottla.cli.kafka.console_consumer", *words, "--from-beginning")
+    assert tool.stdout is not None
+    assert [tool.stdout.readline() for _ in range(5)] == [f"{each}\n" for each in range(5)]
+    tool.send_signal(signal.SIGINT)
+    _, errors = tool.communicate(timeout=30)
+    assert errors.endswith("Processed a total of 5 messages\n")
+    assert tool.returncode == 0
+    with Consumer(bootstrap, five, group=group, auto_offset_reset="earliest") as consumer:
+        assert consumer.poll(1) is None
+
+
+def test_serve_starts_and_stops(tmp_path: Path) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text(f"listeners=PLAINTEXT://127.0.0.1:0\nlog.dirs={tmp_path}/data\n")
+    for module in ("ottla.cli", "ottla.cli.kafka.server_start"):
+        verb = ["serve"] if module == "ottla.cli" else []
+        words = [*verb, str(properties), "--override", "num.partitions=3"]
+        server = start("-m", module, *words)
+        assert "PLAINTEXT://127.0.0.1:" in wait_until_listening(server)
+        server.send_signal(signal.SIGTERM)
+        server.communicate(timeout=30)
+        assert server.returncode == 0
+
+
+def test_a_wrong_property_refuses_to_start(tmp_path: Path) -> None:
+    server = start("-m", "ottla.cli", "serve", "--override", "num.partitions=none")
+    _, errors = server.communicate(timeout=30)
+    assert "num.partitions" in errors
+    assert server.returncode == 1
+
+
+def test_server_start_in_the_background(tmp_path: Path) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text(f"listeners=PLAINTEXT://127.0.0.1:0\nlog.dirs={tmp_path}/data\n")
+    words = ("-daemon", str(properties))
+    starter = start("-m", "ottla.cli.kafka.server_start", *words, cwd=tmp_path)
+    assert starter.communicate(timeout=30) == ("", "")
+    log = tmp_path / "logs" / "kafkaServer.out"
+    deadline = time.monotonic() + 30
+    while not log.exists() or "started in" not in log.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    address = log.read_text().partition("PLAINTEXT://")[2].split()[0]
+    (pid,) = running_with(str(properties))
+    try:
+        with Admin(address) as admin:
+            assert admin.cluster().nodes
+    finally:
+        os.kill(pid, signal.SIGTERM)
+    while running_with(str(properties)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert "stopped" in log.read_text()
+
+
+def running_with(word: str) -> list[int]:
+    """The processes that have this word on their command lines."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            if word.encode() in file.read_bytes().split(b"\0"):
+                found.append(int(file.parent.name))
+    return found
+
+
+def test_server_start_needs_a_file() -> None:
+    server = start("-m", "ottla.cli.kafka.server_start")
+    out, _ = server.communicate(timeout=30)
+    assert out.startswith("USAGE: kafka-server-start")
+    assert server.returncode == 1
+
+
+def test_serve_imports_nothing_that_a_broker_does_not_need() -> None:
+    code = (
+        "import sys, ottla.cli.main, ottla.cli.serve, ottla.broker.process;"
+        "print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    )
+    out, _ = start("-c", code).communicate(timeout=30)
+    assert set(out.split()).isdisjoint({"typer", "rich", "confluent_kafka", "click"})
+
+
+@pytest.mark.parametrize("module", sorted(TOOLS.values()))
+def test_every_tool_has_a_main(module: str) -> None:
+    assert callable(importlib.import_module(f"ottla.cli.kafka.{module}").main)
+
+
+@pytest.mark.parametrize("name", sorted(TOOLS))
+def test_every_tool_is_installed_with_and_without_sh(name: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    target = f"ottla.cli.kafka.{TOOLS[name]}:main"
+    assert project["scripts"].get(name) == target
+    assert project["scripts"].get(f"{name}.sh") == target
