@@ -160,7 +160,8 @@ class ApacheBroker(Broker):
                 [*tool, "random-uuid"], check=True, capture_output=True, text=True
             )
             formatting = ["format", "-t", cluster.stdout.split()[-1], "-c", str(properties)]
-            subprocess.run([*tool, *formatting], check=True, capture_output=True)
+            done = subprocess.run([*tool, *formatting], capture_output=True, text=True)
+            assert done.returncode == 0, f"apache did not start:\n{done.stdout}{done.stderr}"
         return [*java, "kafka.Kafka", str(properties)]
 
 

@@ -24,12 +24,22 @@ def make_topic(bootstrap: str, name: str, partitions: int = 1, **config: str) ->
     settings = {key.replace("_", "."): value for key, value in config.items()}
     new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
     admin.create_topics([new])[name].result(PATIENCE_S)
-    # On Apache Kafka the metadata of the broker follows the controller's answer a moment later.
-    deadline = time.monotonic() + PATIENCE_S
-    while len(admin.list_topics(name, timeout=PATIENCE_S).topics[name].partitions) != partitions:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    await_leaders(bootstrap, name, partitions)
     return name
+
+
+def await_leaders(bootstrap: str, topic: str, partitions: int) -> None:
+    """Apache Kafka's metadata follows its controller a moment later, above all after a start.
+
+    (confluent-kafka crashes when it describes a partition that has no leader.)"""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        found = admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
+        if len(found) == partitions and all(p.leader >= 0 for p in found.values()):
+            return
+        assert time.monotonic() < deadline, f"no leaders for {topic}"
+        time.sleep(0.05)
 
 
 def produce(

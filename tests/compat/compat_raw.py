@@ -10,6 +10,7 @@ import datetime
 import io
 import socket
 import struct
+import time
 import types
 import typing
 from collections.abc import Sequence
@@ -106,6 +107,19 @@ class RawClient:
         except ConnectionError:
             return True
         return True
+
+
+def new_producer(client: RawClient) -> tuple[int, int]:
+    """A producer id and its epoch; a broker that has just started may ask for patience."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        values = {"transactional_id": None, "transaction_timeout": 60_000}
+        given = client.call("init_producer_id", 4, **values)
+        if given.error_code == code("none"):
+            return given.producer_id, given.producer_epoch
+        assert given.error_code == code("coordinator_load_in_progress"), given
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def build(schema: Any, **values: Any) -> Any:
