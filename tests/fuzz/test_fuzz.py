@@ -25,6 +25,7 @@ INPUTS = {
 }
 DRAWING = {"payloads", "appends"}  # a bound or a topic's settings, which may not fit the input
 
+
 @pytest.mark.parametrize("target", all_targets(), ids=lambda target: target.name)
 def test_damaged_inputs_are_refused_cleanly_or_taken(target: Target, tmp_path: Path) -> None:
     count = INPUTS[target.name]
