@@ -1,0 +1,363 @@
+"""Fetches that wait: what wakes them, what they leave behind, and sessions (KIP-227)."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from data_path_broker import NOW_MS, Client, batch, code, records_of, run, waiters
+
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest
+from ottla.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+)
+
+VERSIONS = [4, 7, 12, 13, 18]
+LONG: dict[str, Any] = {"max_wait": 60_000}
+
+
+def parked(client: Client, topic: str, at: dict[int, int], version: int, **options: Any) -> Any:
+    """A fetch that has looked, found nothing and waits."""
+    request = client.fetch_request(topic, at, **{**LONG, **options})
+    waiting = asyncio.ensure_future(client.begin(ApiKey.FETCH, request, version)())
+    assert waiters(client.broker) == len(at)
+    return waiting
+
+
+async def told(waiting: asyncio.Future[Any]) -> list[Any]:
+    response = await asyncio.wait_for(waiting, 10)
+    return [part for topic in response.responses for part in topic.partitions]
+
+
+async def delete(client: Client, name: str) -> None:
+    request = DeleteTopicsRequest(topic_names=[name])
+    response = await Client(client.broker).ask(ApiKey.DELETE_TOPICS, request, 5)
+    assert response.responses[0].error_code == 0
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_append_wakes_who_waits_for_it(tmp_path: Path, version: int) -> None:
+    async def act(client: Client) -> None:
+        await client.create("t", 3)
+        other = Client(client.broker)
+        waiting = parked(client, "t", {0: 0, 1: 0, 2: 0}, version)
+        await other.produce("t", batch(b"v"), index=1)
+        answers = await told(waiting)
+        assert [len(records_of(each)) for each in answers] == [0, 1, 0]
+        assert [each.high_watermark for each in answers] == [0, 1, 0]
+        assert waiters(client.broker) == 0
+
+    run(tmp_path, act)
+
+
+def test_it_waits_until_there_is_enough(tmp_path: Path) -> None:
+    async def act(client: Client) -> None:
+        await client.create("t", 2)
+        size = len(batch(b"v"))
+        other = Client(client.broker)
+        waiting = parked(client, "t", {0: 0, 1: 0}, 18, min_bytes=3 * size)
+        for index in (0, 1):
+            await other.produce("t", batch(b"v"), index=index)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert not waiting.done()
+        await other.produce("t", batch(b"v"), index=1)
+        assert [len(records_of(each)) for each in await told(waiting)] == [1, 2]
+        assert waiters(client.broker) == 0
+
+    run(tmp_path, act)
+
+
+def test_all_that_comes_in_one_turn_is_one_answer(tmp_path: Path) -> None:
+    async def act(client: Client) -> None:
+        await client.create("t")
+        waiting = parked(client, "t", {0: 0}, 18)
+        partition = client.broker.partitions.find("t", 0)
+        for _ in range(5):
+            partition.append(memoryview(bytearray(batch(b"v"))), NOW_MS)
+        (answer,) = await told(waiting)
+        assert len(records_of(answer)) == 5
+
+    run(tmp_path, act)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_when_the_time_is_over_it_is_told_what_there_is(tmp_path: Path, version: int) -> None:
+    async def act(client: Client) -> None:
+        await client.create("t")
+        await client.produce("t", batch(b"v"))
+        began = time.monotonic()
+        (answer,) = await told(parked(client, "t", {0: 0}, version, max_wait=50, min_bytes=5000))
+        assert len(records_of(answer)) == 1
+        (answer,) = await told(parked(client, "t", {0: 1}, version, max_wait=50))
+        assert (answer.high_watermark, answer.records) == (1, b"")
+        assert 0.09 < time.monotonic() - began < 5
+        assert waiters(client.broker) == 0
+
+    run(tmp_path, act)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_deleted_topic_wakes_who_waits_for_it(tmp_path: Path, version: int) -> None:
+    async def act(client: Client) -> None:
+        await client.create("t", 2)
+        gone = list(client.broker.partitions)
+        waiting = parked(client, "t", {0: 0, 1: 0}, version)
+        await delete(client, "t")
+        expected = "UNKNOWN_TOPIC_ID" if version >= 13 else "UNKNOWN_TOPIC_OR_PARTITION"
+        assert [code(each) for each in await told(waiting)] == [expected] * 2
+        assert [len(partition.waiting) for partition in gone] == [0, 0]
+
+    run(tmp_path, act)
+
+
+def test_a_topic_made_anew_wakes_who_waited_for_the_old_one(tmp_path: Path) -> None:
+    """By name, and before the waiting fetch had a look: it belongs to the new topic then."""
+
+    async def act(client: Client) -> None:
+        await client.create("t")
+        old = client.broker.partitions.find("t", 0)
+        waiting = parked(client, "t", {0: 0}, 12)
+        await client.broker.controller.delete_topics(["t"])
+        await client.create("t")
+        new = client.broker.partitions.find("t", 0)
+        assert new is not old
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        assert (len(old.waiting), len(new.waiting)) == (0, 1)
+        await Client(client.broker).produce("t", batch(b"v"))
+        (answer,) = await told(waiting)
+        assert len(records_of(answer)) == 1
+        assert waiters(client.broker) == 0
+
+    run(tmp_path, act)
+
+
+def test_a_directory_that_fails_wakes_who_waits_for_its_partitions(tmp_path: Path) -> None:
+    async def act(client: Client) -> None:
+        await client.create("t")
+        waiting = parked(client, "t", {0: 0}, 18)
+        log = client.broker.partitions.find("t", 0).log
+        log.dir.failed(OSError(errno.EIO, "a test"), "test")
+        assert [code(each) for each in await told(waiting)] == ["KAFKA_STORAGE_ERROR"]
+
+    run(tmp_path, act)
+
+
+def test_deleted_records_wake_who_waits_among_them(tmp_path: Path) -> None:
+    async def act(client: Client) -> None:
+        await client.create("t")
+        for _ in range(3):
+            await client.produce("t", batch(b"v"))
+        waiting = parked(client, "t", {0: 1}, 18, min_bytes=10_000)
+        client.broker.partitions.find("t", 0).delete_records(2, NOW_MS)
+        assert [code(each) for each in await told(waiting)] == ["OFFSET_OUT_OF_RANGE"]
+
+    run(tmp_path, act)
+
+
+def test_who_leaves_while_it_waits_leaves_nothing_behind(tmp_path: Path) -> None:
+    async def act(client: Client) -> None:
+        await client.create("t", 3)
+        request = client.fetch_request("t", {0: 0, 1: 0, 2: 0}, max_wait=2**31 - 1)
+        received = client.receive_message(ApiKey.FETCH, request, 18)
+        answer = client.broker.dispatch(None, received)  # type: ignore[arg-type]
+        assert waiters(client.broker) == 3
+        answer.cancel()
+        await asyncio.sleep(0)
+        assert waiters(client.broker) == 0
+        assert code(await Client(client.broker).produce("t", batch(b"v"))) == "NONE"
+
+    run(tmp_path, act)
+
+
+# Sessions
+
+
+class Reader:
+    """A client with a session, by names (v12) or by ids (v13)."""
+
+    def __init__(self, client: Client, version: int) -> None:
+        self.client = client
+        self.version = version
+        self.session = (0, 0)
+
+    async def ask(self, at: dict[int, int], forget: tuple[int, ...] = (), **options: Any) -> Any:
+        topic_id = self.client.topic_id("t")
+        parts = [
+            FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
+            for index, offset in at.items()
+        ]
+        request = FetchRequest(
+            topics=[FetchTopic("t", topic_id, parts)] if parts else [],
+            forgotten_topics_data=[ForgottenTopic("t", topic_id, list(forget))] if forget else [],
+            session_id=self.session[0],
+            session_epoch=self.session[1],
+            **{"max_wait": 0, "min_bytes": 1, **options},
+        )
+        return await self.client.ask(ApiKey.FETCH, request, self.version)
+
+    async def read(self, at: dict[int, int], forget: tuple[int, ...] = ()) -> dict[int, int]:
+        """How many records of which partition; the session goes on."""
+        response = await self.ask(at, forget)
+        assert response.error_code == 0
+        self.session = (response.session_id, self.session[1] + 1)
+        return {
+            part.partition_index: len(records_of(part))
+            for topic in response.responses
+            for part in topic.partitions
+        }
+
+
+@pytest.mark.parametrize("version", range(7, 19))
+def test_a_session_tells_only_what_is_new(tmp_path: Path, version: int) -> None:
+    async def act(client: Client) -> None:
+        await client.create("t", 3)
+        reader = Reader(client, version)
+        assert await reader.read({0: 0, 1: 0, 2: 0}) == {0: 0, 1: 0, 2: 0}
+        session_id = reader.session[0]
+        assert session_id > 0
+        assert await reader.read({}) == {}
+        await client.produce("t", batch(b"v"), index=1)
+        assert await reader.read({}) == {1: 1}
+        assert await reader.read({1: 1}) == {}
+        # Partition 2 is forgotten, and not told of; 0 is read from elsewhere.
+        for index in (0, 2):
+            await client.produce("t", batch(b"v"), index=index)
+        assert await reader.read({}, forget=(2,)) == {0: 1}
+        assert await reader.read({0: 1, 2: 0}) == {2: 1}
+        assert reader.session == (session_id, 6)
+        # The start of the log is news too, and a high watermark that was not told yet.
+        client.broker.partitions.find("t", 1).delete_records(1, NOW_MS)
+        assert await reader.read({2: 1}) == {1: 0}
+
+    run(tmp_path, act)
+
+
+@pytest.mark.parametrize("version", [7, 12, 13, 18])
+def test_an_error_is_told_until_it_is_gone_and_then_the_partition(
+    tmp_path: Path, version: int
+) -> None:
+    async def act(client: Client) -> None:
+        await client.create("t")
+        reader = Reader(client, version)
+        await reader.read({0: 0, 7: 0})
+        for _ in range(2):
+            response = await reader.ask({})
+            reader.session = (reader.session[0], reader.session[1] + 1)
+            assert [code(each) for each in response.responses[0].partitions] == [
+                "UNKNOWN_TOPIC_OR_PARTITION"
+            ]
+        await client.broker.controller.create_partitions({"t": (8, None)})
+        assert await reader.read({}) == {7: 0}
+        assert await reader.read({}) == {}
+
+    run(tmp_path, act)
+
+
+@pytest.mark.parametrize("version", range(7, 19))
+def test_a_session_that_is_not_so_is_refused(tmp_path: Path, version: int) -> None:
+    async def act(client: Client) -> None:
+        await client.create("t", 2)
+        reader = Reader(client, version)
+        await reader.read({0: 0, 1: 0})
+        session_id, epoch = reader.session
+        for session, expected in (
+            ((session_id + 1, epoch), "FETCH_SESSION_ID_NOT_FOUND"),
+            ((0, 3), "FETCH_SESSION_ID_NOT_FOUND"),
+            ((session_id, epoch + 1), "INVALID_FETCH_SESSION_EPOCH"),
+            ((session_id, 2**31 - 1), "INVALID_FETCH_SESSION_EPOCH"),
+        ):
+            reader.session = session
+            response = await reader.ask({})
+            assert (code(response), response.session_id) == (expected, 0)
+            assert response.responses == []
+        other = Reader(client, 12 if version >= 13 else 13)
+        other.session = (session_id, epoch)
+        assert code(await other.ask({})) == "FETCH_SESSION_TOPIC_ID_ERROR"
+        reader.session = (session_id, epoch)
+        assert await reader.read({}) == {}
+
+    run(tmp_path, act)
+
+
+def test_a_session_ends_when_told_so_and_a_new_one_takes_its_place(tmp_path: Path) -> None:
+    async def act(client: Client) -> None:
+        await client.create("t")
+        sessions = client.broker.fetch_sessions
+        reader = Reader(client, 18)
+        await reader.read({0: 0})
+        assert len(sessions) == 1
+        old = reader.session[0]
+        reader.session = (old, 0)
+        await reader.read({0: 0})
+        assert (len(sessions), reader.session[0] != old) == (1, True)
+        reader.session = (reader.session[0], -1)
+        response = await reader.ask({0: 0})
+        assert (response.session_id, len(sessions)) == (0, 0)
+        # Whose last partition is forgotten has no session either, and nothing to wait for.
+        reader.session = (0, 0)
+        await reader.read({0: 0})
+        response = await reader.ask({}, forget=(0,), max_wait=60_000)
+        assert (response.session_id, response.responses, len(sessions)) == (0, [], 0)
+
+    run(tmp_path, act)
+
+
+def test_without_room_for_a_session_every_fetch_is_a_whole_one(tmp_path: Path) -> None:
+    async def act(client: Client) -> None:
+        await client.create("t")
+        assert await Reader(client, 18).read({0: 0}) == {0: 0}
+        response = await Reader(client, 18).ask({0: 0})
+        assert (response.error_code, response.session_id) == (0, 0)
+        assert len(response.responses) == 1
+
+    run(tmp_path, act, max_incremental_fetch_session_cache_slots="1")
+
+
+def test_a_waiting_fetch_of_a_session_is_woken_with_the_news_alone(tmp_path: Path) -> None:
+    async def act(client: Client) -> None:
+        await client.create("t", 3)
+        reader = Reader(client, 18)
+        await reader.read({0: 0, 1: 0, 2: 0})
+        waiting = asyncio.ensure_future(reader.ask({}, max_wait=60_000))
+        await asyncio.sleep(0)
+        assert waiters(client.broker) == 3
+        await Client(client.broker).produce("t", batch(b"v"), index=2)
+        answers = await told(waiting)
+        assert [each.partition_index for each in answers] == [2]
+        assert waiters(client.broker) == 0
+
+    run(tmp_path, act)
+
+
+def test_partitions_take_turns_in_a_session(tmp_path: Path) -> None:
+    """With room for one batch each time, none of them is left out."""
+
+    async def act(client: Client) -> None:
+        await client.create("t", 3)
+        for index in range(3):
+            for _ in range(3):
+                await client.produce("t", batch(b"v"), index=index)
+        reader = Reader(client, 18)
+        at = {0: 0, 1: 0, 2: 0}
+        response = await reader.ask(at, max_bytes=1)
+        served = []
+        for epoch in range(1, 9):
+            (got,) = [p for p in response.responses[0].partitions if p.records]
+            served.append(got.partition_index)
+            at[got.partition_index] += 1
+            reader.session = (response.session_id, epoch)
+            response = await reader.ask({got.partition_index: at[got.partition_index]}, max_bytes=1)
+        assert served == [0, 1, 2] * 2 + [0, 1]
+
+    run(tmp_path, act)
