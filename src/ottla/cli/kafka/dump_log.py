@@ -51,6 +51,8 @@ def work(options: Options) -> int:
             print(f"Ignoring unknown file {path}", file=sys.stderr)
         except DamagedError as error:
             raise ToolError(f"{path}: {error}") from None
+        except BrokenPipeError:
+            raise
         except OSError as error:
             raise ToolError(f"{error.filename or path}: {error.strerror}") from None
     return 0

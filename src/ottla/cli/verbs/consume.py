@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import sys
@@ -14,7 +13,7 @@ import typer
 
 from ottla.cli.kafka.get_offsets import partitions_of
 from ottla.cli.kafka.group_offsets import parse_datetime
-from ottla.cli.kafka.tool import read_properties
+from ottla.cli.kafka.tool import broken_pipe, read_properties
 from ottla.cli.output import LOCALHOST, AsJson, Bootstrap, CommandConfig, console
 from ottla.client.admin import Admin
 from ottla.client.consumer import Consumer
@@ -64,8 +63,13 @@ def consume(
         else:
             consumer.assign(starts)
             reading.skip(starts)
-        with contextlib.suppress(KeyboardInterrupt):
+        try:
             reading.run(consumer)
+            sys.stdout.flush()
+        except KeyboardInterrupt:
+            pass
+        except BrokenPipeError:  # `| head` has what it wanted
+            raise typer.Exit(broken_pipe()) from None
 
 
 class _Reading:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ottla.cli.kafka.dump_log import main as kafka_dump_log
-from ottla.cli.kafka.tool import ToolError
+from ottla.cli.kafka.tool import ToolError, broken_pipe
 from ottla.cli.output import AsJson
 from ottla.storage import dump
 from ottla.storage.checkpoints import DamagedError
@@ -37,9 +38,13 @@ def dump_log(
 ) -> None:
     files = [each for path in paths for each in _files(path)]
     if as_json:
-        for path in files:
-            for found in _objects(path, records=records or contents):
-                print(json.dumps(found, ensure_ascii=False))
+        try:
+            for path in files:
+                for found in _objects(path, records=records or contents):
+                    print(json.dumps(found, ensure_ascii=False))
+            sys.stdout.flush()
+        except BrokenPipeError:  # `| head` has what it wanted
+            raise typer.Exit(broken_pipe()) from None
         return
     words = ["--files", ",".join(map(str, files))]
     words += ["--deep-iteration"] if records else []
