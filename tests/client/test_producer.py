@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from ottla.client import Admin, Consumer, KafkaError, Producer
 from ottla.client.serde import JSON
 from ottla.errors import ErrorCode
+from ottla.testing import LocalCluster
 
 
 def test_a_record_is_delivered_where_the_future_says(bootstrap: str, topic: str) -> None:
@@ -148,3 +150,16 @@ def test_closing_twice_is_closing_once(bootstrap: str) -> None:
     producer = Producer(bootstrap)
     producer.close()
     producer.close()
+
+
+def test_close_waits_no_longer_than_it_was_told() -> None:
+    """librdkafka's own close flushes again, for as long as message.timeout.ms says."""
+    with LocalCluster(process=True) as cluster:
+        producer = Producer(cluster.bootstrap_servers)
+        producer.send("t", "delivered").result()
+        cluster.kill()
+        producer.send("t", "in vain")
+        started_at = time.monotonic()
+        with pytest.raises(KafkaError, match="1 records not delivered"):
+            producer.close(0.5)
+        assert time.monotonic() - started_at < 10

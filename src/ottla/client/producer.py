@@ -174,6 +174,7 @@ class Producer(Generic[K, V]):
             self._closing.set()
             self._under_way.set()
             self._poller.join()
+            self.raw.purge()  # what the flush could not deliver: close would wait for it again
             self.raw.close()
 
     def __enter__(self) -> Self:
