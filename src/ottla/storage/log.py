@@ -193,6 +193,7 @@ class Log:
             size + segment.size > config.segment_bytes
             or max_timestamp > self._roll_timestamp
             or offset - 1 - segment.base_offset > RELATIVE_OFFSET_MAX
+            or first_offset < segment.base_offset
             or segment.index_full
         ):
             segment = self._roll_if_due(size, max_timestamp, first_offset, offset - 1, now_ms)
@@ -213,14 +214,18 @@ class Log:
         return Appended(first_offset, offset - 1, append_time_ms, start_offset, False, count, size)
 
     def append_as_follower(self, data: memoryview, *, now_ms: int) -> Appended:
-        """The leader's batches, with the offsets and epochs they have. A torn last one is left."""
+        """The leader's batches, with the offsets and epochs they have.
+
+        A torn last one is left, and so are those too far behind the first to share a segment with
+        it: they come again with the next fetch.
+        """
         if self.dir.offline:
             raise self.dir.refusal()
-        headers = check_batches(data, batch_size_max=0, origin=Origin.LEADER)
+        headers = _near(check_batches(data, batch_size_max=0, origin=Origin.LEADER))
         if not headers:
             end = self.end_offset
             return Appended(end, end - 1, -1, self.start_offset, False, 0, 0)
-        next_offset = self._check_order(headers)
+        next_offset = self._check_followed(data, headers)
         first, last = headers[0], headers[-1]
         size = last.position + last.size
         max_timestamp = max(header.max_timestamp for header in headers)
@@ -249,7 +254,8 @@ class Log:
             size,
         )
 
-    def _check_order(self, headers: list[BatchHeader]) -> int:
+    def _check_followed(self, data: memoryview, headers: list[BatchHeader]) -> int:
+        """The offset after the leader's batches; KafkaError if they cannot follow what is here."""
         next_offset = self.end_offset
         for header in headers:
             if header.base_offset < next_offset:
@@ -258,6 +264,8 @@ class Log:
                     f"{self.name}: offset {header.base_offset} of the leader is not after "
                     f"{next_offset - 1}",
                 )
+            if header.producer_id >= 0 and header.attributes & CONTROL_BIT:
+                read_marker(data, header)  # one that cannot be read is refused before the write
             next_offset = header.next_offset
         return next_offset
 
@@ -309,14 +317,18 @@ class Log:
             )
         segment = self.segments.active
         if (
-            segment.size
-            and (
-                size + segment.size > config.segment_bytes
-                or self._is_old(segment, max_timestamp, now_ms)
-                or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
-                or segment.index_full
+            last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+            # It was made for batches after a gap, which then could not be written.
+            or first_offset < segment.base_offset
+            or (
+                segment.size
+                and (
+                    size + segment.size > config.segment_bytes
+                    or self._is_old(segment, max_timestamp, now_ms)
+                    or segment.index_full
+                )
             )
-        ) or (not segment.size and last_offset - segment.base_offset > RELATIVE_OFFSET_MAX):
+        ):
             segment = self.roll(now_ms, base_offset=first_offset)
         if not segment.size:
             self._roll_timestamp = self._roll_time(segment, max_timestamp)
@@ -566,6 +578,15 @@ class Log:
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"{self.name} holds offsets {self.start_offset} to {self.end_offset}, not {offset}",
         )
+
+
+def _near(headers: list[BatchHeader]) -> list[BatchHeader]:
+    """Those whose offsets an index can hold, in a segment that begins with the first of them."""
+    limit = headers[0].base_offset + RELATIVE_OFFSET_MAX if headers else 0
+    for count, header in enumerate(headers):
+        if header.last_offset > limit:
+            return headers[:count]
+    return headers
 
 
 def _too_late(timestamp: int, now_ms: int, config: LogConfig) -> KafkaError:
