@@ -178,3 +178,18 @@ def test_time_truncate(files: MemoryFiles) -> None:
     index.truncate(110)
     assert index.entries() == [(1000, 105)]
     assert index.last() == (1000, 105)
+
+
+def test_what_no_entry_can_hold_gets_none(files: MemoryFiles) -> None:
+    index = offset_index(files)
+    index.append(105, 10)
+    largest = 100 + (1 << 31) - 1
+    for offset, position in ((99, 20), (largest + 1, 20), (1 << 62, 20), (106, 1 << 31)):
+        index.append(offset, position)
+    index.append(largest, (1 << 31) - 1)
+    assert index.entries() == [(105, 10), (largest, (1 << 31) - 1)]
+    times = time_index(files)
+    times.append(1, 105)
+    times.append(2, largest + 1)
+    times.append(3, largest)
+    assert times.entries() == [(1, 105), (3, largest)]

@@ -24,6 +24,7 @@ OFFSET_ENTRY = Struct(">ii")
 OFFSET_ENTRY_SIZE = 8
 TIME_ENTRY = Struct(">qi")
 TIME_ENTRY_SIZE = 12
+NUMBER_MAX = (1 << 31) - 1  # the largest relative offset or position that an entry holds
 PENDING_SIZE_MAX = 64 * 1024  # entries that wait in memory before they are written unasked
 
 
@@ -108,7 +109,10 @@ class OffsetIndex:
         self._positions: array[int] | None = None
 
     def append(self, last_offset: int, position: int) -> None:
+        """Damage may claim an offset that no entry can hold: an index does without it."""
         relative = last_offset - self.base_offset
+        if not 0 <= relative <= NUMBER_MAX or position > NUMBER_MAX:
+            return
         if self._offsets is not None and self._positions is not None:
             self._offsets.append(relative)
             self._positions.append(position)
@@ -197,9 +201,10 @@ class TimeIndex:
     def append(self, timestamp: int, offset: int) -> None:
         """Only what is later than everything before is worth an entry."""
         last_timestamp, last_offset = self.last()
-        if timestamp <= last_timestamp or offset < last_offset:
+        relative = offset - self.base_offset
+        if timestamp <= last_timestamp or offset < last_offset or relative > NUMBER_MAX:
             return
-        self.file.pending += TIME_ENTRY.pack(timestamp, offset - self.base_offset)
+        self.file.pending += TIME_ENTRY.pack(timestamp, relative)
         self._last = (timestamp, offset)
         self._data = None
         if len(self.file.pending) >= PENDING_SIZE_MAX:

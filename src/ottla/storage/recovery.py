@@ -13,6 +13,7 @@ checkpoints that are damaged cost time and nothing else: all of them can be had 
 from __future__ import annotations
 
 import logging
+import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -47,6 +48,7 @@ OFFSET_MAX = (1 << 63) - 1
 LEFTOVERS = (DELETED_SUFFIX, ".cleaned", ".tmp")
 
 _log = logging.getLogger("ottla.storage")
+_DIGITS = re.compile(r"[0-9]{20}")
 
 
 @dataclass(slots=True)
@@ -147,8 +149,9 @@ def _survey(entries: list[Entry]) -> Found:
             found.leftovers.append(name)
             continue
         digits, suffix = name[:NAME_DIGITS], name[NAME_DIGITS:]
-        if suffix in found.sizes and len(digits) == NAME_DIGITS and digits.isdigit():
-            found.sizes[suffix][int(digits)] = size
+        offset = int(digits) if _DIGITS.fullmatch(digits) else -1
+        if suffix in found.sizes and 0 <= offset < OFFSET_MAX:
+            found.sizes[suffix][offset] = size
         else:
             found.others.add(name)
     return found
@@ -234,6 +237,7 @@ def _recover(
         last = slot + 1 == len(segments)
         limit = OFFSET_MAX if last else segments[slot + 1].base_offset
         cut, next_offset = _scan(opening, segments[slot], limit, producers, epochs)
+        opening.end_offset = next_offset
         if (
             not (cut or last)
             and next_offset < limit
@@ -264,10 +268,10 @@ def _scan(
     why = ""
     try:
         for header in _in_order(scan.checked(file, 0, size), segment.base_offset, limit):
+            note_batch(producers, segment, header)  # first: it may find that the log ends here
             segment.note_scanned(header)
             if header.leader_epoch > epochs.latest:
                 epochs.assign(header.leader_epoch, header.base_offset)
-            note_batch(producers, segment, header)
             next_offset = header.next_offset
             valid = header.position + header.size
     except DamagedError as damage:

@@ -40,24 +40,38 @@ def load_producers(
 
 
 def _replay(segments: list[Segment], start: int, end_offset: int, producers: Producers) -> None:
-    """By headers alone: these segments are trusted, and their transaction indexes are there."""
+    """By headers alone: these segments are trusted, and their transaction indexes are there.
+
+    Damage in one of them is no reason to cut off what lies behind it, nor not to open the log: a
+    producer whose last batch it hides is told OUT_OF_ORDER_SEQUENCE_NUMBER, and begins a new epoch.
+    """
     for slot, segment in enumerate(segments):
         following = segments[slot + 1].base_offset if slot + 1 < len(segments) else end_offset
         if following <= start or not segment.size:
             continue
-        position = segment.position_of(start) if start > segment.base_offset else 0
-        file = segment.open_file()
-        for header in scan.headers(file, position, segment.size):
-            if header.base_offset >= end_offset:
-                return
-            if header.producer_id < 0:
-                continue
-            if header.attributes & CONTROL_BIT:
-                marker = marker_at(file, header)
-                if marker is not None:
-                    producers.end_transaction(header, marker)
-            else:
-                producers.update(header)
+        try:
+            _replay_segment(segment, start, min(following, end_offset), producers)
+        except DamagedError as damage:
+            _log.error("%s: not all that it says of producers is known: %s", segment.path, damage)
+
+
+def _replay_segment(segment: Segment, start: int, end_offset: int, producers: Producers) -> None:
+    position = segment.position_of(start) if start > segment.base_offset else 0
+    file = segment.open_file()
+    next_offset = segment.base_offset
+    for header in scan.headers(file, position, segment.size):
+        segment.check_offsets(header, next_offset)
+        next_offset = header.next_offset
+        if next_offset > end_offset:
+            raise DamagedError(f"offset {next_offset - 1} is beyond the segment")
+        if header.producer_id < 0:
+            continue
+        if header.attributes & CONTROL_BIT:
+            marker = marker_at(file, header)
+            if marker is not None:
+                producers.end_transaction(header, marker)
+        else:
+            producers.update(header)
 
 
 def note_batch(producers: Producers, segment: Segment, header: BatchHeader) -> None:

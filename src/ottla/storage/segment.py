@@ -278,7 +278,9 @@ class Segment:
         return self._loaded_index().floor_position(position)
 
     def header_at(self, file: File, position: int) -> BatchHeader:
-        return next(scan.headers(file, position, self.size))
+        for header in scan.headers(file, position, self.size):
+            return header
+        raise DamagedError(f"no batch at position {position}, where the segment ends")
 
     def next_offset(self) -> int:
         """The offset after the last record, found from the last index entry on.
@@ -295,13 +297,14 @@ class Segment:
         for header in scan.headers(file, position, self.size):
             if header.position == position and position and header.base_offset > indexed_offset:
                 raise DamagedError("the index is not that of this log")
-            self._check_offsets(header, next_offset)
+            self.check_offsets(header, next_offset)
             next_offset = header.next_offset
             self._unindexed = header.position + header.size - position
         self._recent_floor = next_offset - 1
         return next_offset
 
-    def _check_offsets(self, header: BatchHeader, next_offset: int) -> None:
+    def check_offsets(self, header: BatchHeader, next_offset: int) -> None:
+        """No checksum covers a batch's offset: DamagedError if this one cannot be."""
         if header.base_offset < next_offset or header.last_offset_delta < 0:
             raise DamagedError(f"offset {header.base_offset} after {next_offset - 1}")
         if header.last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
@@ -406,10 +409,14 @@ class Segment:
         self.forget_recent(offset)
         self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
         start = self.offset_index.floor(self.max_timestamp_offset) if position else 0
-        for header in scan.headers(file, start, position):
-            if header.max_timestamp > self.max_timestamp:
-                self.max_timestamp = header.max_timestamp
-                self.max_timestamp_offset = header.last_offset
+        try:
+            for header in scan.headers(file, start, position):
+                self.check_offsets(header, self.base_offset)
+                if header.max_timestamp > self.max_timestamp:
+                    self.max_timestamp = header.max_timestamp
+                    self.max_timestamp_offset = header.last_offset
+        except DamagedError as damage:  # too late to stop here: the end is cut off already
+            _log.error("%s: %s", self.path, damage)
         if position == 0:
             self.first_timestamp = -1
 
@@ -463,7 +470,7 @@ class Segment:
         position, next_offset = 0, self.base_offset
         try:
             for header in scan.headers(self.open_file(), 0, self.size):
-                self._check_offsets(header, next_offset)
+                self.check_offsets(header, next_offset)
                 next_offset = header.next_offset
                 position = header.position + header.size
         except DamagedError as damage:

@@ -49,7 +49,9 @@ def discard(log: Log, taken: list[Segment], now_ms: int) -> None:
 def truncate_to(log: Log, offset: int, now_ms: int) -> None:
     """Cut off the batches from the one that holds `offset` on."""
     segments = log.segments
-    discard(log, segments.take_from(segments.slot(offset) + 1), now_ms)
+    slot = segments.slot(offset)
+    segments[slot].position_of(offset)  # damage shows here, where nothing is changed yet
+    discard(log, segments.take_from(slot + 1), now_ms)
     active = segments.active
     before = active.size
     active.truncate(offset)
