@@ -10,7 +10,9 @@ import pytest
 from storage_kit import NOW, append, batch, values
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.storage.log import LogConfig
+from ottla.storage.checkpoints import DamagedError
+from ottla.storage.log import Log, LogConfig
+from ottla.storage.recovery import Opening, open_log
 from ottla.storage.store import LogStore, StoreError
 from ottla.testing.memory_files import MemoryFiles
 
@@ -414,6 +416,68 @@ def test_a_log_of_no_topic_is_set_aside() -> None:
     store = open_store(files)
     assert len(store) == 0
     assert f"{name}/00000000000000000000.log" in files.nodes
+
+
+def open_with_damage(
+    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch, *dirs: str
+) -> tuple[LogStore, list[Opening]]:
+    """A store in which the log of t-1 cannot be opened; and the logs that were."""
+    opened = []
+
+    def open_or_not(opening: Opening) -> Log:
+        opened.append(opening)
+        if opening.name == "t-1":
+            raise DamagedError("beyond repair")
+        return open_log(opening)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ottla.storage.store.open_log", open_or_not)
+        return open_store(files, *dirs), opened
+
+
+def three_logs(files: MemoryFiles) -> None:
+    store = open_store(files)
+    for partition in range(3):
+        append(store.create("t", partition, ID, now_ms=NOW), batch(b"%d" % partition))
+    store.close(NOW)
+
+
+def test_a_log_that_cannot_be_opened_costs_its_partition_only(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = MemoryFiles()
+    three_logs(files)
+    store, _ = open_with_damage(files, monkeypatch)
+    assert "/a/t-1 cannot be opened and is left as it is: beyond repair" in caplog.text
+    assert [log.name for log in store.logs()] == ["t-0", "t-2"]
+    with pytest.raises(KafkaError) as error:
+        store.create("t", 1, ID, now_ms=NOW, is_new=False)
+    assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    store.close(NOW)
+    assert "/a/.kafka_cleanshutdown" not in files.nodes  # it may still have to be recovered
+    store, opened = open_with_damage(files, monkeypatch)
+    assert [(opening.name, opening.clean) for opening in opened] == [
+        ("t-0", False), ("t-1", False), ("t-2", False)
+    ]  # fmt: skip
+    store.close(NOW)
+    log = open_store(files).get("t", 1)
+    assert log is not None
+    assert values(log) == [b"1"]
+
+
+def test_a_new_topic_takes_the_place_of_a_log_that_cannot_be_opened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = MemoryFiles()
+    three_logs(files)
+    store, _ = open_with_damage(files, monkeypatch)
+    log = store.create("t", 1, ID, now_ms=NOW)
+    assert log.end_offset == 0
+    (name,) = [name for name in files.dirs if "stray" in name]
+    assert re.fullmatch(r"/a/t-1\.[0-9a-f]{32}-stray", name)
+    assert f"{name}/00000000000000000000.log" in files.nodes
+    store.close(NOW)
+    assert "/a/.kafka_cleanshutdown" in files.nodes
 
 
 def test_what_is_no_log_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:

@@ -82,6 +82,7 @@ class LogStore:
         self._locks: list[Lock] = []
         self._logs: dict[TopicPartition, Log] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
+        self._unreadable: dict[TopicPartition, tuple[LogDir, str]] = {}
         self._written: dict[tuple[str, str], bytes] = {}
 
     @classmethod
@@ -156,6 +157,7 @@ class LogStore:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} may be in an offline directory"
             )
+        self._make_way(topic, partition, is_new)
         error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
         for directory in self._by_load():
             try:
@@ -193,12 +195,20 @@ class LogStore:
         log.dir.log_count -= 1
         if log.dir.offline:
             return
-        target = f"{log.dir.path}/{_deleted_name(topic, partition).removesuffix(DELETE_SUFFIX)}"
-        _log.warning("%s belongs to no topic and is renamed to %s-stray", log.path, target)
-        try:
-            log.dir.files.rename(log.path, target + STRAY_SUFFIX)
-        except OSError as error:
-            raise log.dir.failed(error, f"set aside {topic}-{partition}") from error
+        _log.warning("%s belongs to no topic", log.path)
+        _rename_stray(log.dir, log.path, topic, partition)
+
+    def _make_way(self, topic: str, partition: int, is_new: bool) -> None:
+        """A log that could not be opened is not begun anew, unless by a new topic of that name."""
+        unreadable = self._unreadable.get((topic, partition))
+        if unreadable is None:
+            return
+        if not is_new:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic}-{partition} cannot be read"
+            )
+        _rename_stray(*unreadable, topic, partition)
+        del self._unreadable[topic, partition]
 
     def offline_dirs(self) -> list[LogDir]:
         return [directory for directory in self.dirs if directory.offline]
@@ -290,7 +300,8 @@ class LogStore:
         sync: bool = True,
     ) -> None:
         """A clean end. Without `sync` it is clean for a process that ends, not for a power cut."""
-        broken = set()
+        # A log that could not be opened may yet need its recovery, at a start that can do it.
+        broken = {directory.path for directory, _ in self._unreadable.values()}
         for log in self._logs.values():
             try:
                 log.save()
@@ -402,7 +413,12 @@ class LogStore:
         other = self._logs.get(key)
         if other is not None:
             raise StoreError(f"{other.path} and {opening.path} are the same partition")
-        self._logs[key] = open_log(opening)
+        try:
+            self._logs[key] = open_log(opening)
+        except (DamagedError, KafkaError) as damage:  # costs this partition, not the broker
+            _log.error("%s cannot be opened and is left as it is: %s", opening.path, damage)
+            self._unreadable[key] = (opening.directory, opening.path)
+            return
         opening.directory.log_count += 1
 
     def _take_clean_shutdown(self, directory: LogDir, names: set[str]) -> bool:
@@ -512,6 +528,16 @@ def _open_files_max() -> int:
 def _compare(path: str, name: str, known: object, wanted: object) -> None:
     if known is not None and wanted is not None and known != wanted:
         raise StoreError(f"{path} says {name}={known}, but this broker's is {wanted}")
+
+
+def _rename_stray(directory: LogDir, path: str, topic: str, partition: int) -> None:
+    """Under a name that no start takes for a log's, for somebody to look at."""
+    name = _deleted_name(topic, partition).removesuffix(DELETE_SUFFIX) + STRAY_SUFFIX
+    _log.warning("%s is renamed to %s", path, name)
+    try:
+        directory.files.rename(path, f"{directory.path}/{name}")
+    except OSError as error:
+        raise directory.failed(error, f"set aside {topic}-{partition}") from error
 
 
 def _deleted_name(topic: str, partition: int) -> str:
