@@ -90,6 +90,16 @@ def test_acks_that_do_not_exist_append_nothing(tmp_path: Path, version: int, ack
     run(tmp_path, act)
 
 
+def test_one_replica_is_enough_where_there_is_no_other(tmp_path: Path) -> None:
+    """min.insync.replicas counts for no more than the replicas there are."""
+
+    async def act(client: Client) -> None:
+        await client.create("t", min_insync_replicas="2")
+        assert code(await client.produce("t", batch(b"v"), acks=-1)) == "NONE"
+
+    run(tmp_path, act)
+
+
 def old_message(magic: int) -> bytes:
     """One message of the time before batches, right in itself."""
     body = struct.pack(">bb", magic, 0) + (struct.pack(">q", NOW_MS) if magic else b"")

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from data_path_broker import NOW_MS, Client, batch, code, records_of, run, waiters
 
+from ottla.records.batch import Origin
+from ottla.records.control import Marker, build_marker
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest
 from ottla.wire.messages.fetch import (
@@ -72,6 +74,56 @@ def test_it_waits_until_there_is_enough(tmp_path: Path) -> None:
         await other.produce("t", batch(b"v"), index=1)
         assert [len(records_of(each)) for each in await told(waiting)] == [1, 2]
         assert waiters(client.broker) == 0
+
+    run(tmp_path, act)
+
+
+def test_who_waits_for_much_does_not_look_at_every_append(tmp_path: Path) -> None:
+    async def act(client: Client) -> None:
+        await client.create("t", 3)
+        partitions = client.broker.partitions
+        find, looks = partitions.find, 0
+
+        def counting(topic: str, index: int) -> Any:
+            nonlocal looks
+            looks += 1
+            return find(topic, index)
+
+        size, other = len(batch(b"v")), Client(client.broker)
+        waiting = parked(client, "t", {0: 0, 1: 0, 2: 0}, 18, min_bytes=30 * size)
+        partitions.find = counting  # type: ignore[method-assign]
+        for number in range(30):
+            assert (looks, waiting.done()) == (0, False)
+            await other.produce("t", batch(b"v"), index=number % 3)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        assert [len(records_of(each)) for each in await told(waiting)] == [10, 10, 10]
+        assert looks == 3
+
+    run(tmp_path, act)
+
+
+def test_the_end_of_a_transaction_is_worth_a_look_however_small_it_is(tmp_path: Path) -> None:
+    async def act(client: Client) -> None:
+        await client.create("t")
+        partition = client.broker.partitions.find("t", 0)
+        size = len(batch(bytes(1000)))
+        request = {"min_bytes": size, "isolation_level": 1}
+        waiting = parked(client, "t", {0: 0}, 18, **request)
+        begun = batch(
+            bytes(1000), producer_id=5, producer_epoch=0, base_sequence=0, transactional=True
+        )
+        partition.append(memoryview(bytearray(begun)), NOW_MS)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        end = build_marker(Marker(True, 0), producer_id=5, producer_epoch=0, timestamp=NOW_MS)
+        partition.log.append(
+            memoryview(bytearray(end)), leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR
+        )
+        partition.append(memoryview(bytearray(batch(b"v"))), NOW_MS)
+        (answer,) = await told(waiting)
+        assert (answer.last_stable_offset, answer.aborted_transactions) == (3, [])
 
     run(tmp_path, act)
 

@@ -176,7 +176,7 @@ def test_an_append_that_fails_changes_nothing_and_wakes_nobody() -> None:
     held = partition(files)
     held.append(batch(), NOW_MS)
     woken: list[int] = []
-    held.waiting.add(lambda: woken.append(1))
+    held.waiting.add(woken.append)
     files.fail("pwrite", error=errno.ENOSPC)
     with pytest.raises(KafkaError) as caught:
         held.append(batch(), NOW_MS)
@@ -184,7 +184,7 @@ def test_an_append_that_fails_changes_nothing_and_wakes_nobody() -> None:
     assert (held.high_watermark, woken) == (1, [])
     files.heal()
     held.append(batch(), NOW_MS)
-    assert (held.high_watermark, woken) == (2, [1])
+    assert (held.high_watermark, woken) == (2, [len(batch())])
 
 
 def test_a_larger_batch_than_the_topic_takes_is_refused() -> None:
@@ -208,7 +208,7 @@ def test_a_coordinators_records_are_one_batch() -> None:
 def test_all_who_wait_are_called_in_their_order() -> None:
     waiting = Waiting()
     called: list[str] = []
-    calls = [lambda name=name: called.append(name) for name in "abc"]
+    calls = [lambda _, name=name: called.append(name) for name in "abc"]
     for call in calls:
         waiting.add(call)
     waiting.add(calls[0])  # once is enough
@@ -225,12 +225,12 @@ def test_who_is_called_may_leave_and_others_may_come() -> None:
     waiting = Waiting()
     called: list[str] = []
 
-    def leave() -> None:
+    def leave(size: int) -> None:
         called.append("leave")
         waiting.discard(leave)
         waiting.add(newcomer)
 
-    def newcomer() -> None:
+    def newcomer(size: int) -> None:
         called.append("newcomer")
 
     waiting.add(leave)

@@ -82,7 +82,7 @@ def test_a_topic_made_anew_begins_anew_and_wakes_who_waited() -> None:
     partitions = follow(open_store(MemoryFiles()), topic("t"))
     old = partitions.find("t", 0)
     woken: list[int] = []
-    old.waiting.add(lambda: woken.append(1))
+    old.waiting.add(lambda _: woken.append(1))
     partitions.apply(image(topic("t", mark=2)), NOW_MS)
     new = partitions.find("t", 0)
     assert new is not old
@@ -93,7 +93,7 @@ def test_a_new_leader_epoch_wakes_who_waited() -> None:
     partitions = follow(open_store(MemoryFiles()), topic("t"))
     partition = partitions.find("t", 0)
     woken: list[int] = []
-    partition.waiting.add(lambda: woken.append(1))
+    partition.waiting.add(lambda _: woken.append(1))
     same = topic("t")
     partitions.apply(image(same), NOW_MS)
     assert woken == []
@@ -122,8 +122,8 @@ def test_a_failed_directory_takes_its_partitions_along_and_no_others() -> None:
     partitions = follow(store, topic("t", 2))
     lost, kept = partitions.find("t", 0), partitions.find("t", 1)
     woken: list[str] = []
-    lost.waiting.add(lambda: woken.append("lost"))
-    kept.waiting.add(lambda: woken.append("kept"))
+    lost.waiting.add(lambda _: woken.append("lost"))
+    kept.waiting.add(lambda _: woken.append("kept"))
     lost.log.dir.failed(OSError(errno.EIO, "a test"), "test")
     partitions.wake(lost.log.dir)
     assert woken == ["lost"]

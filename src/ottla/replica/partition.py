@@ -68,7 +68,7 @@ class Partition:
         appended = self.log.append(data, leader_epoch=self.leader_epoch, now_ms=now_ms)
         self.high_watermark = self.log.end_offset
         if len(self.waiting):
-            self.waiting.wake_all()
+            self.waiting.wake_all(appended.size)
         return appended
 
     def append_records(self, records: list[Record], now_ms: int) -> int:

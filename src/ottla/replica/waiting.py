@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
-Wake = Callable[[], None]
+# Called with the number of bytes that came, so that who waits for many need not look each time.
+Wake = Callable[[int], None]
+
+# For what is no append, and worth a look whatever one waits for.
+ANYTHING: Final = 1 << 62
 
 
 class Waiting:
@@ -24,7 +29,7 @@ class Waiting:
     def discard(self, wake: Wake) -> None:
         self._wakes.pop(wake, None)
 
-    def wake_all(self) -> None:
+    def wake_all(self, size: int = ANYTHING) -> None:
         """Call each once. A call may take itself, or others, off the list."""
         for wake in list(self._wakes):
-            wake()
+            wake(size)

@@ -50,12 +50,15 @@ class Fetch:
 
     __slots__ = (
         "_answers",
+        "_arrived",
         "_found",
         "_future",
         "_loop",
+        "_missing",
         "_parked_on",
         "_request",
         "_scheduled",
+        "_size",
         "_timer",
         "broker",
         "plan",
@@ -75,7 +78,10 @@ class Fetch:
         self._request = request
         self._answers: list[tuple[Key, Wanted, PartitionData]] = []
         self._found: list[Partition] = []  # of the answers, unless one of them is an error
+        self._size = 0  # of what is there, as far as it counts for the least that is wanted
         self._parked_on: list[Partition] = []
+        self._missing = 0  # bytes that must come before another look is worth it
+        self._arrived = 0  # since the last look
         self._scheduled = False
 
     # reading
@@ -100,12 +106,15 @@ class Fetch:
             elif data.diverging_epoch is not None:
                 satisfied = True
             answers.append((key, wanted, data))
-        self.satisfied = satisfied or size >= self.size_min or (size > 0 and self._is_enough())
+        self._size = size
+        if not satisfied and 0 < size < self.size_min:
+            self._size = self._available()
+        self.satisfied = satisfied or self._size >= self.size_min
 
-    def _is_enough(self) -> bool:
-        """Whether there would be enough, were it not cut: at a batch's border, or by a segment.
+    def _available(self) -> int:
+        """The bytes there would be, were they not cut: at a batch's border, or by a segment.
 
-        Waiting would bring nothing more in both cases, as it is there already.
+        Waiting would bring nothing more in both cases, as they are there already.
         """
         size = 0
         for (_, wanted, data), partition in zip(self._answers, self._found, strict=True):
@@ -113,10 +122,10 @@ class Fetch:
             if not isinstance(records, FileSlice):
                 continue
             if partition.is_behind(wanted.fetch_offset):
-                return True
+                return self.size_min
             room = min(wanted.size_max, self.size_max - size)
             size += max(room, records.size) if partition.is_cut(records) else records.size
-        return size >= self.size_min
+        return size
 
     def _find(self, wanted: Wanted) -> Partition:
         broker = self.broker
@@ -162,6 +171,10 @@ class Fetch:
     def _wait(self) -> None:
         """To be woken by what was found this time: a topic may have been made anew."""
         self._answers = []  # they would keep files open
+        self._arrived = 0
+        self._missing = self.size_min - self._size
+        if self._request.isolation_level == READ_COMMITTED:
+            self._missing = 1  # a transaction's few last bytes make all the others readable
         if self._found != self._parked_on:
             for partition in self._parked_on:
                 partition.waiting.discard(self._wake)
@@ -174,9 +187,14 @@ class Fetch:
         for partition in self._parked_on:
             partition.waiting.discard(self._wake)
 
-    def _wake(self) -> None:
-        """An append happened. Look once, after all that came with it has been appended."""
-        if not self._scheduled:
+    def _wake(self, size: int) -> None:
+        """An append happened. Look once, after all that came with it has been appended.
+
+        Who waits for many bytes looks when so many have come: with a thousand partitions each
+        look takes milliseconds.
+        """
+        self._arrived += size
+        if self._arrived >= self._missing and not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._look)
 
