@@ -156,8 +156,8 @@ class Groups:
         try:
             for records in self._stored(partition):
                 shard.load(records)
-        except KafkaError as error:
-            log.error("groups of %s-%d cannot be read: %s", OFFSETS_TOPIC, partition.index, error)
+        except Exception as error:
+            _say_unreadable(partition, error)
             self.coordinator.unload(partition.index)
             return
         self.carry_out(self.coordinator.end_load(partition.index, now_ms), now_ms)
@@ -169,8 +169,8 @@ class Groups:
             for records in self._stored(partition):
                 shard.load(records)
                 await asyncio.sleep(0)
-        except KafkaError as error:
-            log.error("groups of %s-%d cannot be read: %s", OFFSETS_TOPIC, partition.index, error)
+        except Exception as error:
+            _say_unreadable(partition, error)
             coordinator.unload(partition.index)
             return
         if coordinator is self.coordinator:
@@ -256,6 +256,13 @@ def group_config(broker: Broker) -> GroupConfig:
         offsets_retention_ms=config.offsets_retention_minutes * 60_000,
         offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
     )
+
+
+def _say_unreadable(partition: Partition, error: Exception) -> None:
+    """Damage has been told in words; anything else is a bug, of which the place is told too."""
+    trace = None if isinstance(error, KafkaError) else error
+    where = f"{OFFSETS_TOPIC}-{partition.index}"
+    log.error("groups of %s cannot be read: %s", where, error, exc_info=trace)
 
 
 def _records(data: bytes, offset: int) -> tuple[list[Record], int]:
