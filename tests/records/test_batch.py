@@ -22,6 +22,7 @@ from ottla.records.batch import (
     read_header,
     rewrite_timestamps,
     uses_zstd,
+    write_batch,
 )
 from ottla.records.checksum import crc32c
 from ottla.records.record import Record, read_records
@@ -313,3 +314,12 @@ def test_build_finds_the_largest_timestamp() -> None:
 
 def test_header_shows_its_fields() -> None:
     assert "record_count=3" in repr(read_header(build_batch(RECORDS)))
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+def test_a_count_that_the_bytes_cannot_hold_is_refused(codec: int) -> None:
+    header = read_header(build_batch([Record(value=b"a"), Record(value=b"b")], compression=codec))
+    empty = write_batch(header, b"")
+    with pytest.raises(KafkaError, match="2 records in 0 bytes") as caught:
+        check_batches(empty, batch_size_max=1000)
+    assert caught.value.code is ErrorCode.INVALID_RECORD

@@ -32,6 +32,7 @@ What `check_batches` answers, by who wrote the batch:
     checksum                                            CORRUPT_MESSAGE    the same     the same
     compression type 5, 6 or 7            UNSUPPORTED_COMPRESSION_TYPE     the same     the same
     record count below 1, or not last offset delta + 1  INVALID_RECORD     the same     fine
+    more records than its bytes can hold                INVALID_RECORD     the same     fine
     record count or last offset delta below 0           INVALID_RECORD     the same     the same
     base offset other than 0; a leader's out of range   INVALID_RECORD     fine  CORRUPT_MESSAGE
     a control batch                                     INVALID_RECORD     fine         fine
@@ -58,7 +59,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.records.checksum import Buffer, crc32c
 from ottla.records.compression import NONE, compress
 from ottla.records.compression import ZSTD as ZSTD
-from ottla.records.record import Record, write_records
+from ottla.records.record import RECORD_SIZE_MIN, Record, write_records
 
 LOG_OVERHEAD = 12  # base offset and length: what `length` does not count
 BATCH_OVERHEAD = 61
@@ -385,9 +386,13 @@ def _check_leader_append(header: BatchHeader, from_client: bool) -> None:
     count = header.record_count
     if count < 1 or count != header.last_offset_delta + 1:
         raise _invalid(f"{count} records, but last offset delta {header.last_offset_delta}")
+    attributes = header.attributes
+    payload_size = header.size - BATCH_OVERHEAD
+    least = 1 if attributes & COMPRESSION_MASK else count * RECORD_SIZE_MIN
+    if payload_size < least:
+        raise _invalid(f"{count} records in {payload_size} bytes")
     if not from_client:
         return
-    attributes = header.attributes
     if header.base_offset != 0:
         raise _invalid(f"base offset {header.base_offset} of a client's batch is not 0")
     if attributes & CONTROL_BIT:
