@@ -110,14 +110,19 @@ def test_indexes_are_rebuilt_up_to_an_offset_that_cannot_be(slot: int, byte: int
     assert open_memory_log(files, config=CONFIG).end_offset == 7
 
 
-def test_truncation_survives_an_offset_that_cannot_be() -> None:
+@pytest.mark.parametrize("byte", [0, MAGIC_AT])
+def test_a_truncation_is_carried_through_though_there_is_damage_before_it(byte: int) -> None:
+    """The index leads past it; but the largest timestamp is looked for from the start on."""
     files = MemoryFiles()
-    closed(files, 4, LogConfig())
-    log = open_memory_log(files)
-    files.flip(LOG, ONE, 0x40)  # the second batch claims to be the last by far
-    log.truncate_to(3)
-    assert log.end_offset == 3
+    log = open_memory_log(files, config=LogConfig(index_interval_bytes=0))
+    for index in range(5):
+        append(log, batch(b"%02d" % index * 25, timestamp=NOW - index))
+    files.flip(LOG, ONE + byte, 0x40)
+    log.segments.active.become_inactive()  # nothing is known by heart
+    assert log.truncate_to(4)
+    assert (log.end_offset, log.size) == (4, 4 * ONE)
     assert log.segments.active.largest() == (NOW, 0)
+    assert append(log, batch(b"next")).first_offset == 4
     close(log)
 
 
