@@ -50,7 +50,7 @@ class Client:
     def begin(self, key: ApiKey, request: Any, version: int) -> Callable[[], Awaitable[Any]]:
         """Hand a request over; what comes back waits for the response and reads it."""
         received = self.receive_message(key, request, version)
-        answer = self.broker.dispatch(self._session, received)
+        answer = self.dispatch(received)
 
         async def end() -> Any:
             response = await answer if inspect.isawaitable(answer) else answer
@@ -87,7 +87,11 @@ class Client:
 
     def reply(self, request: Request) -> list[Any]:
         """The parts of the answer to a request that is answered at once."""
-        return self._wire.reply(request, self.broker.dispatch(self._session, request))
+        return self._wire.reply(request, self.dispatch(request))
+
+    def dispatch(self, request: Request) -> Any:
+        """What the broker gives to `net/`: a response, an awaitable of one, or None."""
+        return self.broker.dispatch(self._session, request)
 
     # The data path
 

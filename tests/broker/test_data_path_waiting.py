@@ -221,8 +221,7 @@ def test_who_leaves_while_it_waits_leaves_nothing_behind(tmp_path: Path) -> None
     async def act(client: Client) -> None:
         await client.create("t", 3)
         request = client.fetch_request("t", {0: 0, 1: 0, 2: 0}, max_wait=2**31 - 1)
-        received = client.receive_message(ApiKey.FETCH, request, 18)
-        answer = client.broker.dispatch(None, received)  # type: ignore[arg-type]
+        answer = client.dispatch(client.receive_message(ApiKey.FETCH, request, 18))
         assert waiters(client.broker) == 3
         answer.cancel()
         await asyncio.sleep(0)
