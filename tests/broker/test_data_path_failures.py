@@ -25,6 +25,10 @@ from ottla.config import ServerConfig
 from ottla.storage.store import StoreError
 from ottla.testing.manual_clock import ManualClock
 from ottla.wire.apis import ApiKey
+from ottla.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -114,13 +118,12 @@ def test_a_directory_that_fails_goes_alone(
         assert (await client.produce("t", batch(b"v"), index=1)).base_offset == 1
         assert len(records_of(await client.fetch("t", 0, index=1))) == 2
         assert await latest(client, 1) == ("NONE", 2)
-        lost, kept = (await metadata(client, "t")).partitions
-        assert (code(lost), lost.leader_id, lost.offline_replicas) == (
-            "LEADER_NOT_AVAILABLE",
-            -1,
-            [broker.node_id],
-        )
-        assert (code(kept), kept.leader_id, kept.offline_replicas) == ("NONE", broker.node_id, [])
+        for told in (await metadata(client, "t"), await described(client, "t")):
+            lost, kept = told.partitions
+            nobody = (lost.leader_id, lost.offline_replicas)
+            assert (code(lost), *nobody) == ("LEADER_NOT_AVAILABLE", -1, [broker.node_id])
+            assert (code(kept), kept.leader_id) == ("NONE", broker.node_id)
+            assert kept.offline_replicas == []
         # New topics go to what is left.
         await client.create("u", 3)
         assert {broker.partitions.find("u", index).log.dir for index in range(3)} == {dirs[1]}
@@ -140,6 +143,11 @@ async def latest(client: Client, index: int) -> tuple[str, int]:
 async def metadata(client: Client, name: str) -> Any:
     request = MetadataRequest([MetadataRequestTopic(name=name)])
     return (await client.ask(ApiKey.METADATA, request)).topics[0]
+
+
+async def described(client: Client, name: str) -> Any:
+    request = DescribeTopicPartitionsRequest([TopicRequest(name)])
+    return (await client.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, request)).topics[0]
 
 
 def test_without_any_directory_the_broker_gives_up(tmp_path: Path) -> None:

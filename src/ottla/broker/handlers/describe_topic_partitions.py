@@ -8,6 +8,7 @@ eligible leaders are never null, which the Java client relies on.
 from __future__ import annotations
 
 from ottla.broker.context import Context
+from ottla.broker.leadership import visible_leader
 from ottla.broker.operations import ON_TOPIC
 from ottla.cluster.decisions import check_topic_name
 from ottla.cluster.image import Partition, Topic
@@ -70,20 +71,26 @@ def _topic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.internal,
-        partitions=[
-            DescribeTopicPartitionsResponsePartition(
-                partition_index=partition.index,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=list(partition.replicas),
-                isr_nodes=list(partition.isr),
-                eligible_leader_replicas=[],
-                last_known_elr=[],
-                offline_replicas=ctx.broker.offline_replicas(topic.name, partition.index),
-            )
-            for partition in partitions
-        ],
+        partitions=[_partition(ctx, topic.name, partition) for partition in partitions],
         topic_authorized_operations=ON_TOPIC,
+    )
+
+
+def _partition(
+    ctx: Context, topic: str, partition: Partition
+) -> DescribeTopicPartitionsResponsePartition:
+    offline = ctx.broker.offline_replicas(topic, partition.index)
+    leader, code = visible_leader(partition, offline)
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=code,
+        partition_index=partition.index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=offline,
     )
 
 

@@ -15,9 +15,10 @@ from collections.abc import Awaitable
 from typing import Final
 
 from ottla.broker.context import Context
+from ottla.broker.leadership import visible_leader
 from ottla.broker.operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from ottla.cluster.decisions import check_topic_name
-from ottla.cluster.image import NO_LEADER, Partition, Topic
+from ottla.cluster.image import Partition, Topic
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.metadata import (
     MetadataRequest,
@@ -135,9 +136,7 @@ def _topic(ctx: Context, request: MetadataRequest, topic: Topic) -> MetadataResp
 
 def _partition(ctx: Context, topic: str, partition: Partition) -> MetadataResponsePartition:
     offline = ctx.broker.offline_replicas(topic, partition.index)
-    leader, code = partition.leader, ErrorCode.NONE
-    if leader == NO_LEADER or leader in offline:
-        leader, code = NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE
+    leader, code = visible_leader(partition, offline)
     return MetadataResponsePartition(
         error_code=code,
         partition_index=partition.index,
