@@ -501,3 +501,16 @@ def test_a_clean_end_without_sync_is_clean_for_the_next_process() -> None:
     append(store.create("t", 0, ID, now_ms=NOW), batch(b"a"))
     store.close(NOW, sync=False)
     assert [values(log) for log in open_store(files).logs()] == [[b"a"]]
+
+
+def test_a_topic_made_anew_does_not_find_the_records_of_one_that_could_not_be_deleted() -> None:
+    files = MemoryFiles()
+    store = open_store(files)
+    append(store.create("t", 0, ID, now_ms=NOW), batch(b"old"))
+    files.fail("rename", error=errno.ENOSPC)
+    with pytest.raises(KafkaError):
+        store.delete("t", 0, now_ms=NOW)
+    files.heal()
+    log = store.create("t", 0, ID, now_ms=NOW)
+    assert log.end_offset == 0
+    assert len([name for name in files.dirs if "stray" in name]) == 1

@@ -185,6 +185,7 @@ class LogStore:
         try:
             log.dir.files.rename(log.path, target)
         except OSError as error:
+            self._unreadable[topic, partition] = (log.dir, log.path)  # in a new one's way
             raise log.dir.failed(error, f"delete {topic}-{partition}") from error
         log.dir.remove_later(target, now_ms + log.config.file_delete_delay_ms)
 
