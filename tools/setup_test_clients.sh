@@ -15,8 +15,8 @@ mkdir -p "$cache"
 
 say() { printf 'setup_test_clients: %s\n' "$*" >&2; }
 
-# A folder is ready when it was made from these very files; anything else is made anew.
-fingerprint() { cat "$@" | cksum | tr -d ' \n'; }
+# A folder is ready when it was made from these very files by this very script.
+fingerprint() { cat "$0" "$@" | cksum | tr -d " \n"; }
 is_ready() { [ -f "$1/.ready" ] && [ "$(cat "$1/.ready")" = "$2" ]; }
 make_ready() { printf '%s' "$2" >"$1/.ready"; }
 
@@ -115,13 +115,15 @@ kafka_from_maven() {
     make_ready "$folder" "$wanted"
 }
 
+# Our checks, and franz-go's own tests: a Go module comes with them.
 franz_go() {
     folder="$cache/franz-go"
     wanted=$(fingerprint "$clients"/franz-go/*)
     if is_ready "$folder" "$wanted"; then return 0; fi
     say "franz-go from its Go modules"
     mkdir -p "$folder"
-    (cd "$clients/franz-go" && go build -o "$folder/checks" .)
+    (cd "$clients/franz-go" && go build -o "$folder/checks" . &&
+        go test -c -o "$folder/kgo.test" github.com/twmb/franz-go/pkg/kgo)
     make_ready "$folder" "$wanted"
 }
 
