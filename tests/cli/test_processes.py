@@ -76,7 +76,8 @@ def test_ctrl_c_ends_a_consumer_cleanly(bootstrap: str, five: str, group: str) -
     assert errors.endswith("Processed a total of 5 messages\n")
     assert tool.returncode == 0
     with Consumer(bootstrap, five, group=group, auto_offset_reset="earliest") as consumer:
-        assert consumer.poll(1) is None
+        again = consumer.poll(1)  # at most the one that was being printed when Ctrl-C came
+        assert again is None or again.offset == 4
 
 
 def test_serve_starts_and_stops(tmp_path: Path) -> None:
