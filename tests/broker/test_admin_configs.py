@@ -93,7 +93,6 @@ def test_describe_topic_configs_has_all_of_them_with_sources(run: Runs, version:
         assert layers(retention) == [
             ("retention.ms", "7", "DYNAMIC_TOPIC"),
             ("log.retention.minutes", "5", "STATIC_BROKER"),
-            ("log.retention.hours", "168", "DEFAULT"),
         ]
         size = found["max.message.bytes"]
         assert (size.value, size.config_source) == ("1048588", Source.DEFAULT)
@@ -295,7 +294,6 @@ def test_broker_configs_change_for_one_and_for_all_and_reach_the_logs(run: Runs)
         assert layers(found[name]) == [
             (name, "6000", "DYNAMIC_BROKER"),
             (name, "5000", "DYNAMIC_DEFAULT_BROKER"),
-            ("log.retention.hours", "168", "DEFAULT"),
         ]
         default = await describe(broker, BROKER, "")
         assert set(default) == {name}

@@ -299,7 +299,6 @@ def test_dynamic_layers_win_and_every_layer_is_listed() -> None:
     assert retention == [
         ("log.retention.ms", Source.DYNAMIC_DEFAULT_BROKER),
         ("log.retention.hours", Source.STATIC_BROKER),
-        ("log.retention.hours", Source.DEFAULT),
     ]
 
 

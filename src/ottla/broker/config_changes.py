@@ -145,7 +145,7 @@ def _check_broker_config(
         raise invalid_config(f"Unknown broker config name: {', '.join(unknown)}")
     fixed = [n for n, each in definitions.items() if each and each.update is Update.READ_ONLY]
     if fixed:
-        raise _refused(f"Cannot update these configs dynamically: {', '.join(fixed)}")
+        raise _refused(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
     own = [n for n, each in definitions.items() if each and each.update is Update.PER_BROKER]
     if own and not per_broker:
         raise _refused(

@@ -145,7 +145,9 @@ class Controller:
         def decide(image: Image) -> tuple[list[Write], None]:
             topic = image.topics.get(name)
             if topic is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
+                )
             values = change(topic.configs)
             key = layout.topic_config_key(name)
             return ([] if validate_only else write_config(key, topic.config, values)), None

@@ -22,12 +22,11 @@ from ottla.config.tables.topics import TOPIC_CONFIGS, TOPIC_SYNONYMS, Synonym
 Problem = tuple[str, str | None, str]
 
 _BROKER_SYNONYMS = {
-    synonym.name: tuple(each.name for each in synonyms)
+    synonyms[0].name: tuple(each.name for each in synonyms)
     for synonyms in TOPIC_SYNONYMS.values()
-    for synonym in synonyms
-    if len(synonyms) > 1 and synonym.name != "log.flush.scheduler.interval.ms"
+    if len(synonyms) > 1
 }
-"""Names that stand for each other. The flush scheduler has a meaning of its own besides."""
+"""Names that can stand in for the first of them: hours for milliseconds, but not the reverse."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -188,18 +187,15 @@ class ServerConfig:
             (self.static, Source.STATIC_BROKER),
         )
         names = _BROKER_SYNONYMS.get(name, (name,))
-        if name == "log.flush.interval.ms":
-            names = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
         found = [
             Setting(each, _shown(each, layer[each]), source)
             for layer, source in layers
             for each in names
             if each in layer
         ]
-        for each in names:
-            definition = BROKER_CONFIGS.get(each)
-            if definition is not None and definition.default is not None:
-                found.append(Setting(each, format_value(definition.default), Source.DEFAULT))
+        definition = BROKER_CONFIGS.get(name)
+        if definition is not None and definition.default is not None:
+            found.append(Setting(name, format_value(definition.default), Source.DEFAULT))
         return found
 
     def first_set(self, synonyms: Iterable[Synonym]) -> Value:
