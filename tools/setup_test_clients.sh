@@ -3,7 +3,8 @@
 # Quiet, and quick when all is there already.
 #
 #   tools/setup_test_clients.sh            kcat, kafkajs, the Java client, kafka-python's own tests
-#   tools/setup_test_clients.sh --maven    also Kafka with its shell tools (Maven Central) and franz-go (Go modules)
+#   tools/setup_test_clients.sh --maven    also Kafka with its shell tools (Maven Central), franz-go (Go
+#                                          modules) and librdkafka's own tests
 set -eu
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
@@ -34,6 +35,8 @@ debian_packages() {
     command -v npm >/dev/null || missing="$missing npm"
     command -v javac >/dev/null || missing="$missing default-jdk-headless"
     if [ "$1" = --maven ]; then
+        command -v make >/dev/null || missing="$missing make"
+        command -v g++ >/dev/null || missing="$missing g++"
         command -v mvn >/dev/null || missing="$missing maven"
         command -v go >/dev/null || missing="$missing golang-go"
     fi
@@ -127,6 +130,26 @@ franz_go() {
     make_ready "$folder" "$wanted"
 }
 
+# librdkafka's own tests, written in C, travel inside Confluent's client for JavaScript.
+librdkafka_tests() {
+    folder="$cache/librdkafka"
+    package="@confluentinc/kafka-javascript@1.10.1"
+    if is_ready "$folder" "$package"; then return 0; fi
+    say "librdkafka's own tests, out of $package (compiling takes a few minutes)"
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    (
+        cd "$folder"
+        npm pack --silent "$package" >/dev/null
+        tar -xzf ./*.tgz --strip-components=3 package/deps/librdkafka
+        rm -f ./*.tgz
+        ./configure --disable-gssapi --disable-curl --disable-ssl
+        make -j2 libs
+        make -j2 -C tests build
+    ) >"$folder.log" 2>&1 || { tail -n 30 "$folder.log" >&2; exit 1; }
+    make_ready "$folder" "$package"
+}
+
 debian_packages "${1:-}"
 kafkajs
 java_client
@@ -134,4 +157,5 @@ kafka_python_tests
 if [ "${1:-}" = --maven ]; then
     kafka_from_maven
     franz_go
+    librdkafka_tests
 fi
