@@ -4,13 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 COMPILED := .cache/compiled
+LIBRDKAFKA_SUITE := tests/compat/test_librdkafka_own_suite.py
 
-.PHONY: run test lint unit compat compile test-compiled bench chaos fuzz messages clean help
+.PHONY: run test lint unit compat librdkafka compile test-compiled bench chaos fuzz messages clean help
 
 help:
 	@echo "make run      start a broker on 127.0.0.1:9092 (data in ./data)"
 	@echo "make test     lint, types, layers, unit tests, real clients"
 	@echo "make compat   clients and tools from Maven Central and Go modules"
+	@echo "make librdkafka   librdkafka's own test suite"
 	@echo "make compile  the hot modules compiled by mypyc, as .cache/compiled/bin/ottla"
 	@echo "make bench    Ottla beside Apache Kafka in one run"
 	@echo "make fuzz     random frames and segment files (minutes=5)"
@@ -41,8 +43,13 @@ test: lint unit
 
 compat: $(READY)
 	./tools/setup_test_clients.sh --maven
-	$(BIN)/pytest -q tests/compat -m maven
+	$(BIN)/pytest -q tests/compat -m maven --ignore=$(LIBRDKAFKA_SUITE)
 	$(MAKE) test-compiled
+
+# librdkafka's own C tests: a quarter of an hour with the compiling, and so not a part of CI.
+librdkafka: $(READY)
+	./tools/setup_test_clients.sh --librdkafka
+	$(BIN)/pytest -q $(LIBRDKAFKA_SUITE)
 
 # The hot modules as C extensions, in an environment of its own: the editable install stays plain.
 $(COMPILED)/.ready: $(READY) setup.py $(shell find src -name '*.py')

@@ -4,7 +4,8 @@
 #
 #   tools/setup_test_clients.sh            kcat, kafkajs, the Java client, kafka-python's own tests
 #   tools/setup_test_clients.sh --maven    also Kafka with its shell tools (Maven Central), franz-go (Go
-#                                          modules) and librdkafka's own tests
+#                                          modules)
+#   tools/setup_test_clients.sh --librdkafka   also librdkafka's own tests, compiled
 set -eu
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
@@ -157,5 +158,7 @@ kafka_python_tests
 if [ "${1:-}" = --maven ]; then
     kafka_from_maven
     franz_go
+fi
+if [ "${1:-}" = --librdkafka ]; then
     librdkafka_tests
 fi
