@@ -30,7 +30,7 @@ LEFT_OUT = {
     "0052 0107 0109 0111": "call kafka-topics.sh from a Kafka distribution",
     "0066": "loads a plugin that is not compiled",
     "0038 0055 0079 8000 8001": "measurements, fork, manual",
-    "0049 0068 0075 0076 0088 0094": "break sockets under the tests beside them: SOCKET_TESTS below",
+    "0049 0068 0075 0076 0088 0094": "break sockets under other tests: SOCKET_TESTS below",
     "0131": "measures the time of a connection attempt to nobody",
     "0081": "runs below, one subtest at a time",
 }
