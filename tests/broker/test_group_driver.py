@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.broker import groups as driver
+from ottla.broker import journal
 from ottla.broker.broker import Broker
 from ottla.broker.context import Context, Session
 from ottla.broker.dispatch import ROUTES
@@ -343,7 +344,7 @@ def test_what_cannot_be_stored_is_taken_back(
         partition = client.broker.partitions.find(OFFSETS_TOPIC, partition_for("g", 5))
         append = type(partition).append
 
-        def refuse(*_: object) -> None:
+        def refuse(*_: object, **__: object) -> None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
 
         try:
@@ -361,6 +362,6 @@ def test_what_cannot_be_stored_is_taken_back(
 
 def test_many_records_are_several_batches() -> None:
     records: list[tuple[bytes, bytes | None]] = [(b"k" * 100, None)] * 25
-    batches = list(driver._batches(records, 1_000))
+    batches = list(journal._batches(records, 1_000))
     assert [len(batch) for batch in batches] == [7, 7, 7, 4]
-    assert list(driver._batches(records[:1], 10)) == [records[:1]]
+    assert list(journal._batches(records[:1], 10)) == [records[:1]]

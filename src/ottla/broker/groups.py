@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
+from ottla.broker.journal import LOAD_AT_ONCE_BYTES_MAX, Alarm, Answer, append, stored
 from ottla.cluster.decisions import NewTopic
 from ottla.cluster.image import Image, Topic
 from ottla.coordinator.coordinator import GroupCoordinator
@@ -19,46 +20,14 @@ from ottla.coordinator.group import GroupConfig
 from ottla.coordinator.keys import OFFSETS_TOPIC
 from ottla.coordinator.outcome import Outcome, RecordBytes, Reply
 from ottla.coordinator.shard import GroupShard
-from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import BATCH_OVERHEAD, build_batch, read_header
-from ottla.records.record import Record, read_records
+from ottla.errors import KafkaError
+from ottla.records.record import Record
 from ottla.replica.partition import Partition
-from ottla.wire.primitives import Message
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 log = logging.getLogger("ottla.broker")
-
-# Logs of this size together are loaded before the broker accepts; what is larger, beside its work.
-LOAD_AT_ONCE_BYTES_MAX: Final = 4 * 1024 * 1024
-RECORD_OVERHEAD_MAX: Final = 32  # lengths and deltas around a record's key and value
-
-
-R = TypeVar("R", bound=Message)
-
-
-class Answer(Generic[R]):
-    """What a request is told, at once or when its group is ready. The token of a request."""
-
-    __slots__ = ("_future", "_response")
-
-    def __init__(self) -> None:
-        self._response: R | None = None
-        self._future: asyncio.Future[R] | None = None
-
-    def give(self, response: R) -> None:
-        assert self._response is None
-        self._response = response
-        if self._future is not None and not self._future.done():
-            self._future.set_result(response)
-
-    def result(self) -> R | asyncio.Future[R]:
-        """The response if it is there, else a future of it."""
-        if self._response is not None:
-            return self._response
-        self._future = asyncio.get_running_loop().create_future()
-        return self._future
 
 
 class Groups:
@@ -67,8 +36,7 @@ class Groups:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_due_ms = 0
+        self._alarm = Alarm(broker.clock, self._expire)
         self._topics: Mapping[str, Topic] = {}  # as the last image had them
         self._loading: set[asyncio.Task[None]] = set()
         self._offsets_topic_id = b""
@@ -83,9 +51,7 @@ class Groups:
     def stop(self) -> None:
         for task in self._loading:
             task.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.stop()
         self._unload()
 
     def apply(self, image: Image, now_ms: int) -> None:
@@ -178,17 +144,17 @@ class Groups:
             self.carry_out(coordinator.end_load(partition.index, now_ms), now_ms)
 
     def _stored(self, partition: Partition) -> Iterator[list[Record]]:
-        """The records of a partition in order, as many at a time as the load buffer holds."""
-        size_max = self._broker.config.offsets_load_buffer_size
-        offset = partition.log.start_offset
-        while offset < partition.high_watermark:
-            found = partition.log.read(
-                offset, size_max=size_max, end_offset=partition.high_watermark
-            )
-            if found is None:
-                return
-            records, offset = _records(found.read(), offset)
-            yield records
+        """The records of a partition in order, as many at a time as the load buffer holds.
+
+        A transaction's offsets are not among them: they wait for its marker.
+        """
+        for batches in stored(partition, size_max=self._broker.config.offsets_load_buffer_size):
+            yield [
+                record
+                for batch in batches
+                if not batch.header.transactional
+                for record in batch.records
+            ]
 
     def _unload(self) -> None:
         for partition in range(self.coordinator.partition_count):
@@ -209,17 +175,12 @@ class Groups:
         self._answer(replies)
         shard = self.coordinator.shards.get(outcome.partition)
         if shard is not None:
-            self._arm(shard.next_deadline_ms(), now_ms)
+            self._alarm.set(shard.next_deadline_ms(), now_ms)
 
     def _append(self, index: int, records: list[RecordBytes], now_ms: int) -> None:
         partition = self._broker.partitions.find(OFFSETS_TOPIC, index)
         codec = self._broker.config.offsets_topic_compression_codec
-        for batch in _batches(records, partition.log.config.max_message_bytes):
-            data = build_batch(
-                [Record(timestamp=now_ms, key=key, value=value) for key, value in batch],
-                compression=codec,
-            )
-            partition.append(memoryview(bytearray(data)), now_ms)
+        append(partition, records, now_ms, codec=codec)
 
     def _answer(self, replies: Iterable[Reply]) -> None:
         for answer, message in replies:
@@ -228,21 +189,10 @@ class Groups:
 
     # -- time
 
-    def _arm(self, due_ms: int | None, now_ms: int) -> None:
-        """One timer for all shards, set to the earliest deadline."""
-        if due_ms is None or (self._timer is not None and self._timer_due_ms <= due_ms):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_due_ms = due_ms
-        self._timer = self._loop.call_later(max(due_ms - now_ms, 0) / 1000, self._expire)
-
-    def _expire(self) -> None:
-        self._timer = None
-        now_ms = self._broker.clock.now_ms()
+    def _expire(self, now_ms: int) -> int | None:
         for outcome in self.coordinator.expire(now_ms):
             self.carry_out(outcome, now_ms)
-        self._arm(self.coordinator.next_deadline_ms(), now_ms)
+        return self.coordinator.next_deadline_ms()
 
 
 def group_config(broker: Broker) -> GroupConfig:
@@ -263,49 +213,3 @@ def _say_unreadable(partition: Partition, error: Exception) -> None:
     trace = None if isinstance(error, KafkaError) else error
     where = f"{OFFSETS_TOPIC}-{partition.index}"
     log.error("groups of %s cannot be read: %s", where, error, exc_info=trace)
-
-
-def _records(data: bytes, offset: int) -> tuple[list[Record], int]:
-    """What the whole batches in `data` hold, and the offset after them.
-
-    A transaction's offsets are not among them: they wait for its marker, which comes with the
-    transaction coordinator.
-    """
-    found: list[Record] = []
-    position = 0
-    while position + BATCH_OVERHEAD <= len(data):
-        header = read_header(data, position)
-        if position + header.size > len(data):
-            break
-        if not header.control and not header.transactional:
-            found.extend(read_records(data, header))
-        position += header.size
-        offset = header.next_offset
-    if not position:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no whole batch at offset {offset}")
-    return found, offset
-
-
-def _batches(records: list[RecordBytes], size_max: int) -> Iterator[list[RecordBytes]]:
-    """Nearly always one. Only a great many tombstones, each for itself, do not fit into it."""
-    batch: list[RecordBytes] = []
-    size = BATCH_OVERHEAD
-    for record in records:
-        record_size = len(record[0]) + len(record[1] or b"") + RECORD_OVERHEAD_MAX
-        if batch and size + record_size > size_max:
-            yield batch
-            batch, size = [], BATCH_OVERHEAD
-        batch.append(record)
-        size += record_size
-    yield batch
-
-
-def then(result: R | asyncio.Future[R], finish: Callable[[R], R]) -> R | Coroutine[None, None, R]:
-    """`finish` of a response, now if it is there, else when it comes."""
-    if isinstance(result, asyncio.Future):
-        return _finish_later(result, finish)
-    return finish(result)
-
-
-async def _finish_later(future: asyncio.Future[R], finish: Callable[[R], R]) -> R:
-    return finish(await future)

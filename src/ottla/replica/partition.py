@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import build_batch
+from ottla.records.batch import Origin, build_batch
 from ottla.records.record import Record
 from ottla.replica.waiting import Waiting
 from ottla.slices import FileSlice
@@ -63,9 +63,11 @@ class Partition:
             return self.high_watermark
         return unstable
 
-    def append(self, data: memoryview, now_ms: int) -> Appended:
-        """A client's batch, into the log as the leader writes it."""
-        appended = self.log.append(data, leader_epoch=self.leader_epoch, now_ms=now_ms)
+    def append(self, data: memoryview, now_ms: int, *, origin: Origin = Origin.CLIENT) -> Appended:
+        """A client's or a coordinator's batch, into the log as the leader writes it."""
+        appended = self.log.append(
+            data, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
+        )
         self.high_watermark = self.log.end_offset
         if len(self.waiting):
             self.waiting.wake_all(appended.size)

@@ -13,15 +13,23 @@ from typing import Final
 
 from ottla.broker.context import Context
 from ottla.broker.dispatch import SERVED
+from ottla.broker.features import FEATURES, Feature
 from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
-from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 # librdkafka before 2.6 takes a broker that does not list Produce v0 for one without
 # compression (KAFKA-18659): listed from v0, although v0 to v2 are refused.
 PRODUCE_LISTED_FROM: Final = 0
+FEATURES_EPOCH: Final = 0  # counts changes of features; ours come with the program
 
 
 def handle(ctx: Context, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
@@ -34,7 +42,22 @@ def handle(ctx: Context, request: ApiVersionsRequest | None) -> ApiVersionsRespo
         if not SOFTWARE.fullmatch(name) or not SOFTWARE.fullmatch(version):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         ctx.session.software = f"{name} {version}"
-    return ApiVersionsResponse(api_keys=[_listed(key) for key in sorted(SERVED)])
+    return ApiVersionsResponse(
+        api_keys=[_listed(key) for key in sorted(SERVED)],
+        supported_features=[
+            SupportedFeatureKey(each.name, _level_min(ctx, each), each.level_max)
+            for each in FEATURES
+        ],
+        finalized_features_epoch=FEATURES_EPOCH if FEATURES else -1,
+        finalized_features=[
+            FinalizedFeatureKey(each.name, each.level, each.level) for each in FEATURES
+        ],
+    )
+
+
+def _level_min(ctx: Context, feature: Feature) -> int:
+    """Clients before v4 choke on a range that begins with 0 (KAFKA-17011)."""
+    return feature.level_min if ctx.version >= 4 else max(feature.level_min, 1)
 
 
 def _listed(key: int) -> ApiVersion:

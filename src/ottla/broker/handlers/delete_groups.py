@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable
 
 from ottla.broker.context import Context
-from ottla.broker.groups import Answer
+from ottla.broker.journal import Answer
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from asyncio import Future
 
 from ottla.broker.context import Context
-from ottla.broker.groups import Answer
+from ottla.broker.journal import Answer
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable
 from typing import Final
 
 from ottla.broker.context import Context
-from ottla.broker.groups import Answer, then
+from ottla.broker.journal import Answer, then
 from ottla.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.context import Context
-from ottla.broker.groups import Answer, then
+from ottla.broker.journal import Answer, then
 from ottla.errors import ErrorCode
 from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequest,

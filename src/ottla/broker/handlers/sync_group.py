@@ -11,7 +11,7 @@ from __future__ import annotations
 from asyncio import Future
 
 from ottla.broker.context import Context
-from ottla.broker.groups import Answer
+from ottla.broker.journal import Answer
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
