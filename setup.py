@@ -22,6 +22,7 @@ HOT = [
     "wire/connection",
     "records/batch",
     "records/record",
+    "storage/appended",
     "storage/log",
     "storage/scan",
     "storage/segment",

@@ -15,8 +15,9 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import CONTROL_BIT, BatchHeader, Origin, check_batches, patch
 from ottla.records.control import read_marker
 from ottla.slices import FileSlice
-from ottla.storage import flush, rewriting, truncation
+from ottla.storage import flush, following, rewriting, truncation
 from ottla.storage.aborted import AbortedTransaction
+from ottla.storage.appended import Appended
 from ottla.storage.checkpoints import DamagedError
 from ottla.storage.directory import LogDir
 from ottla.storage.epochs import Epochs
@@ -33,42 +34,6 @@ __all__ = ["Appended", "Log", "LogConfig"]
 ALWAYS = -(1 << 63)  # a time that has always come
 
 _log = logging.getLogger("ottla.storage")
-
-
-class Appended:
-    """What an append did."""
-
-    __slots__ = (
-        "append_time_ms",
-        "duplicate",
-        "first_offset",
-        "last_offset",
-        "log_start_offset",
-        "record_count",
-        "size",
-    )
-
-    def __init__(
-        self,
-        first_offset: int,
-        last_offset: int,
-        append_time_ms: int,
-        log_start_offset: int,
-        duplicate: bool,
-        record_count: int,
-        size: int,
-    ) -> None:
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.append_time_ms = append_time_ms  # -1 for CreateTime
-        self.log_start_offset = log_start_offset
-        self.duplicate = duplicate  # nothing was written: the batch is there already
-        self.record_count = record_count
-        self.size = size
-
-    def __repr__(self) -> str:
-        kind = ", duplicate" if self.duplicate else ""
-        return f"Appended({self.first_offset} to {self.last_offset}{kind})"
 
 
 class Log:
@@ -196,17 +161,17 @@ class Log:
             or first_offset < segment.base_offset
             or segment.index_full
         ):
-            segment = self._roll_if_due(size, max_timestamp, first_offset, offset - 1, now_ms)
+            segment = self.roll_if_due(size, max_timestamp, first_offset, offset - 1, now_ms)
         try:
             segment.append(data, headers)
         except OSError as error:
-            raise self._failed(error, "append") from error
+            raise self.failed(error, "append") from error
         segments.size += size
         self.end_offset = offset
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, first_offset)
         if producing:
-            self._remember_producers(data, headers)
+            self.remember_producers(data, headers)
         if offset - self.recovery_point >= config.flush_messages:
             self.flush(now_ms)
         count = offset - first_offset
@@ -214,60 +179,8 @@ class Log:
         return Appended(first_offset, offset - 1, append_time_ms, start_offset, False, count, size)
 
     def append_as_follower(self, data: memoryview, *, now_ms: int) -> Appended:
-        """The leader's batches, with the offsets and epochs they have.
-
-        A torn last one is left, and so are those too far behind the first to share a segment with
-        it: they come again with the next fetch.
-        """
-        if self.dir.offline:
-            raise self.dir.refusal()
-        headers = _near(check_batches(data, batch_size_max=0, origin=Origin.LEADER))
-        if not headers:
-            end = self.end_offset
-            return Appended(end, end - 1, -1, self.start_offset, False, 0, 0)
-        next_offset = self._check_followed(data, headers)
-        first, last = headers[0], headers[-1]
-        size = last.position + last.size
-        max_timestamp = max(header.max_timestamp for header in headers)
-        segment = self._roll_if_due(
-            size, max_timestamp, first.base_offset, last.last_offset, now_ms
-        )
-        try:
-            segment.append(data[:size], headers)
-        except OSError as error:
-            raise self._failed(error, "append") from error
-        self.segments.size += size
-        self.end_offset = next_offset
-        for header in headers:
-            if header.leader_epoch != self.epochs.latest:
-                self.epochs.assign(header.leader_epoch, header.base_offset)
-        self._remember_producers(data, headers)
-        if next_offset - self.recovery_point >= self._config.flush_messages:
-            self.flush(now_ms)
-        return Appended(
-            first.base_offset,
-            last.last_offset,
-            -1,
-            self.start_offset,
-            False,
-            sum(header.record_count for header in headers),
-            size,
-        )
-
-    def _check_followed(self, data: memoryview, headers: list[BatchHeader]) -> int:
-        """The offset after the leader's batches; KafkaError if they cannot follow what is here."""
-        next_offset = self.end_offset
-        for header in headers:
-            if header.base_offset < next_offset:
-                raise KafkaError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE,
-                    f"{self.name}: offset {header.base_offset} of the leader is not after "
-                    f"{next_offset - 1}",
-                )
-            if header.producer_id >= 0 and header.attributes & CONTROL_BIT:
-                read_marker(data, header)  # one that cannot be read is refused before the write
-            next_offset = header.next_offset
-        return next_offset
+        """The leader's batches, with the offsets and epochs they have: see `following`."""
+        return following.append(self, data, now_ms)
 
     def _check_producer(
         self, data: memoryview, header: BatchHeader, origin: Origin
@@ -291,7 +204,7 @@ class Log:
             0,
         )
 
-    def _remember_producers(self, data: memoryview, headers: list[BatchHeader]) -> None:
+    def remember_producers(self, data: memoryview, headers: list[BatchHeader]) -> None:
         for header in headers:
             if header.producer_id < 0:
                 continue
@@ -305,7 +218,7 @@ class Log:
 
     # Rolling
 
-    def _roll_if_due(
+    def roll_if_due(
         self, size: int, max_timestamp: int, first_offset: int, last_offset: int, now_ms: int
     ) -> Segment:
         """The segment to write to: the active one, unless it is full or old."""
@@ -401,7 +314,7 @@ class Log:
                 return segment.read(offset, size_max, end, whole_first_batch)
             return self._read_older(offset, size_max, end_offset, whole_first_batch)
         except OSError as error:
-            raise self._failed(error, "read") from error
+            raise self.failed(error, "read") from error
         except DamagedError as damage:
             raise self._damaged(damage) from damage
 
@@ -560,11 +473,11 @@ class Log:
         try:
             yield
         except OSError as error:
-            raise self._failed(error, what) from error
+            raise self.failed(error, what) from error
         except DamagedError as damage:
             raise self._damaged(damage) from damage
 
-    def _failed(self, error: OSError, what: str) -> KafkaError:
+    def failed(self, error: OSError, what: str) -> KafkaError:
         return self.dir.failed(error, f"{self.name}: {what}")
 
     def _damaged(self, damage: DamagedError) -> KafkaError:
@@ -578,15 +491,6 @@ class Log:
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"{self.name} holds offsets {self.start_offset} to {self.end_offset}, not {offset}",
         )
-
-
-def _near(headers: list[BatchHeader]) -> list[BatchHeader]:
-    """Those whose offsets an index can hold, in a segment that begins with the first of them."""
-    limit = headers[0].base_offset + RELATIVE_OFFSET_MAX if headers else 0
-    for count, header in enumerate(headers):
-        if header.last_offset > limit:
-            return headers[:count]
-    return headers
 
 
 def _too_late(timestamp: int, now_ms: int, config: LogConfig) -> KafkaError:
