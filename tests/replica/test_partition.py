@@ -238,3 +238,14 @@ def test_who_is_called_may_leave_and_others_may_come() -> None:
     assert called == ["leave"]
     waiting.wake_all()
     assert called == ["leave", "newcomer"]
+
+
+def test_what_was_written_counts_though_the_disk_did_not_confirm_it() -> None:
+    files = MemoryFiles()
+    held = partition(files)
+    held.log.config = replace(held.log.config, flush_messages=1)
+    held.append(batch(), NOW_MS)
+    files.fail("sync")
+    with pytest.raises(KafkaError):
+        held.append(batch(), NOW_MS)
+    assert held.high_watermark == held.log.end_offset == 2

@@ -413,7 +413,10 @@ def test_aborted_transactions_are_listed_where_their_marker_is() -> None:
     append(log, batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
     append(log, batch(producer_id=8, producer_epoch=0, base_sequence=0, transactional=True))
     assert log.first_unstable_offset == 0
-    assert log.is_in_transaction(7)
+    producer = log.producer(7)
+    assert producer is not None
+    assert producer.in_transaction(0)
+    assert not producer.in_transaction(1)
     append(log, marker(7, commit=False), origin=Origin.COORDINATOR)
     assert log.first_unstable_offset == 1
     log.roll(NOW)

@@ -47,6 +47,7 @@ ROUTES: Final[dict[int, Route]] = {
     ApiKey.DELETE_RECORDS: Route(0, 2, "delete_records"),
     ApiKey.INIT_PRODUCER_ID: Route(0, 5, "init_producer_id"),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Route(2, 4, "offset_for_leader_epoch"),
+    ApiKey.WRITE_TXN_MARKERS: Route(1, 2, "write_txn_markers"),
     ApiKey.DESCRIBE_ACLS: Route(1, 3, "acls"),
     ApiKey.CREATE_ACLS: Route(1, 3, "acls"),
     ApiKey.DELETE_ACLS: Route(1, 3, "acls"),

@@ -6,6 +6,7 @@ from typing import Final
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import Origin, build_batch
+from ottla.records.control import Marker, build_marker
 from ottla.records.record import Record
 from ottla.replica.waiting import Waiting
 from ottla.slices import FileSlice
@@ -13,6 +14,7 @@ from ottla.storage.log import Appended, Log
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
+EPOCH_BUMP_FROM: Final = 2  # the transaction version whose markers raise the producer's epoch
 
 
 class Read:
@@ -65,13 +67,36 @@ class Partition:
 
     def append(self, data: memoryview, now_ms: int, *, origin: Origin = Origin.CLIENT) -> Appended:
         """A client's or a coordinator's batch, into the log as the leader writes it."""
-        appended = self.log.append(
-            data, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
-        )
-        self.high_watermark = self.log.end_offset
+        log = self.log
+        try:
+            appended = log.append(
+                data, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
+            )
+        except KafkaError:
+            self.high_watermark = log.end_offset  # it may be written, and not be on the disk
+            raise
+        self.high_watermark = log.end_offset
         if len(self.waiting):
             self.waiting.wake_all(appended.size)
         return appended
+
+    def append_marker(
+        self,
+        marker: Marker,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        transaction_version: int,
+        now_ms: int,
+    ) -> Appended:
+        """The end of a producer's transaction here, as its coordinator has decided it."""
+        producer = self.log.producer(producer_id)
+        if producer is not None and transaction_version >= EPOCH_BUMP_FROM:
+            producer.check_bumped(producer_epoch)
+        batch = build_marker(
+            marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms
+        )
+        return self.append(memoryview(bytearray(batch)), now_ms, origin=Origin.COORDINATOR)
 
     def append_records(self, records: list[Record], now_ms: int) -> int:
         """A coordinator's records, as one batch; returns the offset of the first."""

@@ -379,8 +379,8 @@ class Log:
     def producers(self) -> list[Producer]:
         return list(self._producers)
 
-    def is_in_transaction(self, producer_id: int) -> bool:
-        return self._producers.is_in_transaction(producer_id)
+    def producer(self, producer_id: int) -> Producer | None:
+        return self._producers.get(producer_id)
 
     def expire_producers(self, now_ms: int, expiration_ms: int = EXPIRATION_MS) -> int:
         return self._producers.expire(now_ms, expiration_ms)

@@ -12,6 +12,8 @@ answer was lost, is recognised and answered with the offset that it got the firs
                                                        since Kafka 2.5, KIP-360)
     a record outside the transaction that is open      INVALID_TXN_STATE
     a marker of a coordinator that was replaced        TRANSACTION_COORDINATOR_FENCED
+    a marker that does not raise the epoch, while its  INVALID_PRODUCER_EPOCH (transaction
+    producer's transaction is open                     version 2, KIP-890)
 
 `check` decides and changes nothing, `update` follows what is in the log: the one before the write,
 the other after it, so that a write which fails leaves no trace.
@@ -29,6 +31,7 @@ from ottla.records.control import Marker
 BATCHES_MAX = 5  # max.in.flight.requests.per.connection of an idempotent producer
 ENDED_MAX = 10_000  # transactions whose markers may still be above the high watermark
 NO_EPOCH = -1
+EPOCH_MAX = 0x7FFF
 NO_OFFSET = -1
 NO_SEQUENCE = -1
 SEQUENCE_MAX = 0x7FFFFFFF
@@ -97,6 +100,25 @@ class Producer:
     @property
     def last_offset(self) -> int:
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    def in_transaction(self, epoch: int) -> bool:
+        """Whether a transaction that was begun in this epoch is open here."""
+        return self.transaction_offset >= 0 and self.epoch == epoch
+
+    def check_bumped(self, epoch: int) -> None:
+        """KIP-890: a marker of transaction version 2 has the epoch after the transaction's own.
+
+        So one that is late, because it was sent twice, cannot end the next transaction. The one
+        that comes again when nothing is open does no harm; and the last epoch of all can only be
+        followed by itself.
+        """
+        again = epoch == self.epoch and (self.transaction_offset < 0 or epoch == EPOCH_MAX)
+        if epoch <= self.epoch and not again:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {self.producer_id} has epoch {self.epoch}; a marker of transaction "
+                f"version 2 needs a later one than {epoch}",
+            )
 
 
 class Producers:
@@ -226,9 +248,6 @@ class Producers:
             ended = min(self._ended)
             return ended if first is None else min(first, ended)
         return first
-
-    def is_in_transaction(self, producer_id: int) -> bool:
-        return producer_id in self._open
 
     # Loading, expiry
 

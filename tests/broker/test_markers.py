@@ -1,0 +1,137 @@
+"""The markers that end transactions: WriteTxnMarkers, and what readers of committed records see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from data_path_broker import NOW_MS, Client, batch, code, records_of, run
+
+from ottla.broker.markers import write_marker
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+
+
+def begin(client: Client, *, producer: int = 7, epoch: int = 0, sequence: int = 0) -> int:
+    """A record of a transaction in partition 0 of topic t; gives its offset."""
+    data = batch(
+        b"v",
+        producer_id=producer,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=True,
+    )
+    partition = client.broker.partitions.find("t", 0)
+    return partition.append(memoryview(bytearray(data)), NOW_MS).first_offset
+
+
+def end(client: Client, epoch: int, *, version: int = 2, **more: Any) -> str:
+    options = {"producer_id": 7, "coordinator_epoch": 0, "commit": True, **more}
+    return write_marker(
+        client.broker,
+        "t",
+        0,
+        producer_epoch=epoch,
+        transaction_version=version,
+        now_ms=NOW_MS,
+        **options,
+    ).name
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_each_partition_is_answered_for_itself(tmp_path: Path, version: int) -> None:
+    async def act(client: Client) -> None:
+        await client.create("t", 2)
+        begin(client)
+        topics = [WritableTxnMarkerTopic("t", [0, 1, 5]), WritableTxnMarkerTopic("u", [0])]
+        marker = WritableTxnMarker(
+            producer_id=7,
+            producer_epoch=1,
+            transaction_result=True,
+            topics=topics,
+            coordinator_epoch=3,
+            transaction_version=2 if version == 2 else 0,
+        )
+        request = WriteTxnMarkersRequest(markers=[marker])
+        response = await client.ask(ApiKey.WRITE_TXN_MARKERS, request, version)
+        (told,) = response.markers
+        assert told.producer_id == 7
+        assert {
+            topic.name: {each.partition_index: code(each) for each in topic.partitions}
+            for topic in told.topics
+        } == {
+            "t": {0: "NONE", 1: "NONE", 5: "UNKNOWN_TOPIC_OR_PARTITION"},
+            "u": {0: "UNKNOWN_TOPIC_OR_PARTITION"},
+        }
+        for index, end_offset in ((0, 2), (1, 1)):  # also where the transaction wrote nothing
+            partition = client.broker.partitions.find("t", index)
+            assert partition.last_stable_offset == partition.high_watermark == end_offset
+            producer = partition.log.producer(7)
+            assert producer is not None
+            assert (producer.epoch, producer.coordinator_epoch) == (1, 3)
+
+    run(tmp_path, act)
+
+
+def test_committed_records_are_seen_and_aborted_ones_named(tmp_path: Path) -> None:
+    async def act(client: Client) -> None:
+        await client.create("t")
+        begin(client)
+        unseen = await client.fetch("t", 0, isolation_level=1)
+        assert (records_of(unseen), unseen.last_stable_offset) == ([], 0)
+        assert end(client, 1, commit=False) == "NONE"
+        begin(client, epoch=1)
+        assert end(client, 2) == "NONE"
+        seen = await client.fetch("t", 0, isolation_level=1)
+        assert (len(records_of(seen)), seen.last_stable_offset) == (4, 4)
+        aborted = [(each.producer_id, each.first_offset) for each in seen.aborted_transactions]
+        assert aborted == [(7, 0)]
+
+    run(tmp_path, act)
+
+
+def test_a_late_marker_of_version_2_ends_no_later_transaction(tmp_path: Path) -> None:
+    """KIP-890: its epoch is that of the transaction which has begun since."""
+
+    async def act(client: Client) -> None:
+        await client.create("t")
+        begin(client)
+        assert end(client, 0) == "INVALID_PRODUCER_EPOCH"
+        assert end(client, 1) == "NONE"
+        assert end(client, 1) == "NONE"  # sent again, and nothing is open
+        begin(client, epoch=1)
+        assert end(client, 1) == "INVALID_PRODUCER_EPOCH"
+        assert client.broker.partitions.find("t", 0).last_stable_offset == 3
+        assert end(client, 2) == "NONE"
+
+    run(tmp_path, act)
+
+
+def test_a_marker_of_version_1_has_the_epoch_of_its_transaction(tmp_path: Path) -> None:
+    async def act(client: Client) -> None:
+        await client.create("t")
+        begin(client, epoch=3)
+        assert end(client, 2, version=1) == "INVALID_PRODUCER_EPOCH"
+        assert end(client, 3, version=1) == "NONE"
+        begin(client, epoch=3, sequence=1)
+        assert end(client, 3, version=1, coordinator_epoch=4) == "NONE"
+        begin(client, epoch=3, sequence=2)
+        assert end(client, 3, version=1, coordinator_epoch=3) == "TRANSACTION_COORDINATOR_FENCED"
+
+    run(tmp_path, act)
+
+
+def test_the_last_epoch_ends_with_itself(tmp_path: Path) -> None:
+    async def act(client: Client) -> None:
+        await client.create("t")
+        begin(client, epoch=0x7FFF)
+        assert end(client, 0x7FFF) == "NONE"
+        partition = client.broker.partitions.find("t", 0)
+        assert partition.last_stable_offset == partition.high_watermark
+
+    run(tmp_path, act)
