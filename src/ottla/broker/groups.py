@@ -18,6 +18,7 @@ from ottla.cluster.image import Image, Topic
 from ottla.coordinator.coordinator import GroupCoordinator
 from ottla.coordinator.group import GroupConfig
 from ottla.coordinator.keys import OFFSETS_TOPIC
+from ottla.coordinator.kinds import Topics, TopicView
 from ottla.coordinator.outcome import Outcome, RecordBytes, Reply
 from ottla.coordinator.shard import GroupShard
 from ottla.errors import KafkaError
@@ -58,7 +59,7 @@ class Groups:
         config = group_config(self._broker)
         if config != self.coordinator.config:
             self.coordinator.configure(config)
-        self._forget_deleted(image, now_ms)
+        self._see_topics(image, now_ms)
         topic = image.topics.get(OFFSETS_TOPIC)
         topic_id = b"" if topic is None else topic.id
         if topic_id != self._offsets_topic_id:
@@ -82,14 +83,19 @@ class Groups:
         )
 
     def _new_coordinator(self, partition_count: int) -> GroupCoordinator:
-        return GroupCoordinator(
+        coordinator = GroupCoordinator(
             partition_count=partition_count,
             config=group_config(self._broker),
             uuid=lambda: str(uuid.uuid4()),
         )
+        coordinator.see_topics(_view(self._topics))
+        return coordinator
 
-    def _forget_deleted(self, image: Image, now_ms: int) -> None:
+    def _see_topics(self, image: Image, now_ms: int) -> None:
         before, self._topics = self._topics, image.topics
+        if before is image.topics:
+            return
+        self.coordinator.see_topics(_view(image.topics))
         for name, topic in before.items():
             now = image.topics.get(name)
             if now is not topic and (now is None or now.id != topic.id):
@@ -205,6 +211,12 @@ def group_config(broker: Broker) -> GroupConfig:
         offset_metadata_bytes_max=config.offset_metadata_max_bytes,
         offsets_retention_ms=config.offsets_retention_minutes * 60_000,
         offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+    )
+
+
+def _view(topics: Mapping[str, Topic]) -> Topics:
+    return Topics(
+        {name: TopicView(topic.id, len(topic.partitions)) for name, topic in topics.items()}
     )
 
 

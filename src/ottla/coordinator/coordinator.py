@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.coordinator.describing import CLASSIC, described, described_unknown, listed
-from ottla.coordinator.group import GroupConfig
+from ottla.coordinator.describing import described, described_unknown, listed
+from ottla.coordinator.group import Group, GroupConfig
 from ottla.coordinator.keys import is_recordable, partition_for
+from ottla.coordinator.kinds import NO_TOPICS, Topics
 from ottla.coordinator.outcome import Outcome, Reply, Token
 from ottla.coordinator.replies import commit_error, fetch_error, join_error
 from ottla.coordinator.shard import GroupShard
@@ -36,13 +37,14 @@ from ottla.wire.primitives import Message
 class GroupCoordinator:
     """`partition_count` is that of `__consumer_offsets`, and can never change."""
 
-    __slots__ = ("_loading", "_uuid", "config", "partition_count", "shards")
+    __slots__ = ("_loading", "_uuid", "config", "partition_count", "shards", "topics")
 
     def __init__(
         self, *, partition_count: int, config: GroupConfig, uuid: Callable[[], str]
     ) -> None:
         self.partition_count = partition_count
         self.config = config
+        self.topics: Topics = NO_TOPICS
         self.shards: dict[int, GroupShard] = {}
         self._loading: dict[int, GroupShard] = {}
         self._uuid = uuid
@@ -53,12 +55,19 @@ class GroupCoordinator:
         for shard in [*self.shards.values(), *self._loading.values()]:
             shard.config = config
 
+    def see_topics(self, topics: Topics) -> None:
+        """The topics of a new image; groups whose members subscribe to what changed find out."""
+        self.topics = topics
+        for shard in [*self.shards.values(), *self._loading.values()]:
+            shard.topics = topics
+
     # -- partitions
 
     def begin_load(self, partition: int) -> GroupShard:
         """This broker leads the partition: give the shard its records, then call `end_load`."""
         assert partition not in self.shards
         shard = GroupShard(partition, config=self.config, uuid=self._uuid)
+        shard.topics = self.topics
         self._loading[partition] = shard
         return shard
 
@@ -173,6 +182,7 @@ class GroupCoordinator:
         group_id = request.group_id
         try:
             shard = self._shard(group_id)
+            shard.check_fetch(group_id, request.member_id, request.member_epoch)
         except KafkaError as error:
             return fetch_error(group_id, request.topics, error.code, version)
         return OffsetFetchResponseGroup(group_id, shard.offset_fetch(group_id, request.topics))
@@ -198,14 +208,13 @@ class GroupCoordinator:
             return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         states = {state.strip().lower() for state in request.states_filter}
         types = {kind.strip().lower() for kind in request.types_filter}
-        if types and CLASSIC not in types:
-            return ListGroupsResponse()
         return ListGroupsResponse(
             groups=[
                 listed(group)
                 for shard in self.shards.values()
                 for group in shard.groups.values()
-                if not states or group.state.value.lower() in states
+                if not states or group.state_name.lower() in states
+                if not types or group.kind in types
             ]
         )
 
@@ -221,7 +230,12 @@ class GroupCoordinator:
             group = self._shard(group_id).groups.get(group_id)
         except KafkaError as error:
             return DescribedGroup(error_code=error.code, group_id=group_id)
-        return described_unknown(group_id, version) if group is None else described(group)
+        if group is None:
+            return described_unknown(group_id, version)
+        if not isinstance(group, Group):
+            why = f"Group {group_id} is not a classic group."
+            return described_unknown(group_id, version, why)
+        return described(group)
 
     def delete_groups(
         self, group_ids: list[str], *, tokens: Callable[[], Token], now_ms: int

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.coordinator.group import Group, State
+from ottla.coordinator.kinds import AnyGroup
 from ottla.coordinator.member import Member
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ottla.wire.messages.list_groups import ListedGroup
 
-CLASSIC: Final = "classic"  # the type of every group here (KIP-848 names it)
 _NOT_FOUND_FROM: Final = 6  # the version of DescribeGroups that says so
 
 
-def listed(group: Group) -> ListedGroup:
-    return ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
+def listed(group: AnyGroup) -> ListedGroup:
+    return ListedGroup(group.group_id, group.protocol_type or "", group.state_name, group.kind)
 
 
 def described(group: Group) -> DescribedGroup:
@@ -30,13 +30,13 @@ def described(group: Group) -> DescribedGroup:
     )
 
 
-def described_unknown(group_id: str, version: int) -> DescribedGroup:
+def described_unknown(group_id: str, version: int, why: str = "") -> DescribedGroup:
     """A group that does not exist is dead; from v6 that is an error (KIP-1043)."""
     if version < _NOT_FOUND_FROM:
         return DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
     return DescribedGroup(
         error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-        error_message=f"Group {group_id} not found.",
+        error_message=why or f"Group {group_id} not found.",
         group_id=group_id,
         group_state=State.DEAD.value,
     )

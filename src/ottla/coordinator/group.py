@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Final
 
 from ottla.coordinator.keys import GroupMetadata, write_group_key, write_group_value
+from ottla.coordinator.kinds import Commit, Kind
 from ottla.coordinator.member import Member, Protocols
 from ottla.coordinator.outcome import RecordBytes, Token
 from ottla.errors import ErrorCode
@@ -69,6 +70,7 @@ class Group:
         "group_id",
         "initial_delay_ms",
         "initial_remaining_ms",
+        "kind",
         "leader",
         "members",
         "new_member_added",
@@ -85,6 +87,7 @@ class Group:
     )
 
     def __init__(self, group_id: str, now_ms: int) -> None:
+        self.kind: Kind = "classic"
         self.group_id = group_id
         self.state = State.EMPTY
         self.previous_state = State.DEAD
@@ -208,6 +211,14 @@ class Group:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is State.EMPTY
+
+    @property
     def all_joined(self) -> bool:
         return self.awaiting_join_count == len(self.members) and not self.pending_join
 
@@ -298,6 +309,49 @@ class Group:
             return self.protocol_type == CONSUMER
         return topic in self.subscribed_topics
 
+    # -- offsets
+
+    def check_commit(self, commit: Commit) -> ErrorCode:
+        """Whether this member may commit now. Without a generation, only into an empty group.
+
+        A transaction's commit need not say who its member is (KIP-447 lets it).
+        """
+        anonymous = not commit.member_id and commit.group_instance_id is None
+        if commit.epoch < 0 and (self.is_empty or (commit.transactional and anonymous)):
+            return ErrorCode.NONE
+        if commit.epoch < 0 and anonymous:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        code = self.check_member(commit.member_id, commit.group_instance_id)
+        if code is not ErrorCode.NONE:
+            return code
+        if commit.epoch != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        if self.state is State.COMPLETING_REBALANCE and not commit.transactional:
+            # The member does not know its assignment yet, so it cannot know what to commit.
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Anybody may ask for what a classic group has committed."""
+        return ErrorCode.NONE
+
+    def check_offset_delete(self) -> ErrorCode:
+        """Only consumers say which topics they read; other groups have to be empty."""
+        if self.is_empty or self.protocol_type == CONSUMER:
+            return ErrorCode.NONE
+        return ErrorCode.NON_EMPTY_GROUP
+
+    def expiry_from_ms(self, commit_timestamp_ms: int) -> int | None:
+        """The time runs from when the group became empty, or from the commit where there is no such
+        moment: a group that only commits, or a topic that its consumers have left.
+        """
+        if self.protocol_type is None:
+            return commit_timestamp_ms
+        if self.state is State.EMPTY:
+            return self.state_timestamp_ms if self.state_timestamp_ms >= 0 else commit_timestamp_ms
+        consumes = self.protocol_type == CONSUMER and self.subscribed_topics is not None
+        return commit_timestamp_ms if consumes and self.state is State.STABLE else None
+
     # -- records
 
     def record(self) -> RecordBytes:
@@ -313,6 +367,9 @@ class Group:
             [member.stored(protocol) for member in self.members.values()],
         )
         return write_group_key(self.group_id), write_group_value(value)
+
+    def tombstones(self) -> list[RecordBytes]:
+        return [(write_group_key(self.group_id), None)]
 
     def new_record(self) -> RecordBytes:
         """That there is such a group, written when its first member asks to join."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.coordinator.group import CONSUMER, Group, GroupConfig, State
+from ottla.coordinator.group import GroupConfig
 from ottla.coordinator.keys import (
     CommittedOffset,
     is_recordable,
     write_offset_key,
     write_offset_value,
 )
+from ottla.coordinator.kinds import AnyGroup
 from ottla.coordinator.outcome import Turn
 from ottla.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
@@ -92,7 +93,7 @@ class Offsets:
     # -- what the APIs ask
 
     def commit(self, request: OffsetCommitRequest, turn: Turn) -> OffsetCommitResponse:
-        """Keep what a request commits, once `check_commit` has let it pass."""
+        """Keep what a request commits, once the group has let it pass."""
         group_id = request.group_id
         expire_ms = -1
         if request.retention_time >= 0:  # v2 to v4: the client knows better than the broker
@@ -140,7 +141,7 @@ class Offsets:
         ]
 
     def delete(
-        self, group: Group, request: OffsetDeleteRequest, turn: Turn
+        self, group: AnyGroup, request: OffsetDeleteRequest, turn: Turn
     ) -> OffsetDeleteResponse:
         """Offsets of topics that the group consumes at the moment stay (KIP-496)."""
         response = OffsetDeleteResponse()
@@ -165,57 +166,24 @@ class Offsets:
                 if _same_topic(value.topic_id, topic_id):
                     self.erase(group_id, topic, partition, turn)
 
-    def expired(self, group: Group, now_ms: int, config: GroupConfig) -> Iterator[tuple[str, int]]:
-        """Offsets of this group that nobody has asked to keep for the retention time.
-
-        The time runs from when the group became empty, or from the commit where there is no such
-        moment: a group that only commits, or a topic that its consumers have left.
-        """
-        since_empty = group.protocol_type is not None and group.state is State.EMPTY
-        if group.protocol_type is not None and not since_empty:
-            consumes = group.protocol_type == CONSUMER and group.subscribed_topics is not None
-            if not (consumes and group.state is State.STABLE):
-                return
+    def expired(
+        self, group: AnyGroup, now_ms: int, config: GroupConfig
+    ) -> Iterator[tuple[str, int]]:
+        """Offsets of this group that nobody has asked to keep for the retention time."""
         for topic, partition, value in self.of_group(group.group_id):
             if group.subscribes(topic):
                 continue
-            if value.expire_timestamp_ms >= 0:
-                due_ms = value.expire_timestamp_ms
-            else:
-                from_ms = value.commit_timestamp_ms
-                if since_empty and group.state_timestamp_ms >= 0:
-                    from_ms = group.state_timestamp_ms
+            from_ms = group.expiry_from_ms(value.commit_timestamp_ms)
+            if from_ms is None:
+                return
+            due_ms = value.expire_timestamp_ms
+            if due_ms < 0:
                 due_ms = from_ms + config.offsets_retention_ms
             if now_ms >= due_ms:
                 yield topic, partition
 
 
 _NOTHING = CommittedOffset(-1)
-
-
-def check_commit(group: Group, request: OffsetCommitRequest) -> ErrorCode:
-    """Whether this member may commit now. Without a generation, only into an empty group."""
-    generation = request.generation_id_or_member_epoch
-    if generation < 0 and group.state is State.EMPTY:
-        return ErrorCode.NONE
-    if generation < 0 and not request.member_id and request.group_instance_id is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    code = group.check_member(request.member_id, request.group_instance_id)
-    if code is not ErrorCode.NONE:
-        return code
-    if generation != group.generation:
-        return ErrorCode.ILLEGAL_GENERATION
-    if group.state is State.COMPLETING_REBALANCE:
-        # The member does not know its assignment yet, so it cannot know what to commit.
-        return ErrorCode.REBALANCE_IN_PROGRESS
-    return ErrorCode.NONE
-
-
-def check_offset_delete(group: Group) -> ErrorCode:
-    """Only consumers say which topics they read; other groups have to be empty."""
-    if group.state is State.EMPTY or group.protocol_type == CONSUMER:
-        return ErrorCode.NONE
-    return ErrorCode.NON_EMPTY_GROUP
 
 
 def _committed(

@@ -17,6 +17,7 @@ from ottla.wire.primitives import Message
 if TYPE_CHECKING:
     from ottla.coordinator.deadlines import Deadlines
     from ottla.coordinator.group import GroupConfig
+    from ottla.coordinator.kinds import Topics
 
 # Whatever the broker wants back with the answer to a request; anything but None.
 Token = object
@@ -42,15 +43,22 @@ class Outcome:
 class Turn:
     """One event being handled: when it happens, what may be scheduled, and what comes of it."""
 
-    __slots__ = ("config", "deadlines", "now_ms", "outcome")
+    __slots__ = ("config", "deadlines", "now_ms", "outcome", "topics")
 
     def __init__(
-        self, now_ms: int, *, outcome: Outcome, deadlines: Deadlines, config: GroupConfig
+        self,
+        now_ms: int,
+        *,
+        outcome: Outcome,
+        deadlines: Deadlines,
+        config: GroupConfig,
+        topics: Topics,
     ) -> None:
         self.now_ms = now_ms
         self.outcome = outcome
         self.deadlines = deadlines
         self.config = config
+        self.topics = topics
 
     def reply(self, token: Token, message: Message) -> None:
         self.outcome.replies.append((token, message))

@@ -24,10 +24,10 @@ from ottla.coordinator.keys import (
     read_group_value,
     read_key,
     read_offset_value,
-    write_group_key,
 )
+from ottla.coordinator.kinds import NO_TOPICS, AnyGroup, Commit, Topics
 from ottla.coordinator.membership import heartbeat, leave, leaving, left, sync
-from ottla.coordinator.offsets import Offsets, check_commit, check_offset_delete
+from ottla.coordinator.offsets import Offsets
 from ottla.coordinator.outcome import Outcome, Reply, Token, Turn, coordinator_code
 from ottla.coordinator.rebalance import (
     JOIN,
@@ -62,18 +62,29 @@ _RETENTION: Final[Key] = ("retention", "", "")
 _EXPIRED_COUNT_MAX: Final = 1_000  # offsets forgotten in one outcome; the rest follow in the next
 _GROUP_ID_NOT_FOUND_FROM: Final = 9  # the version of OffsetCommit that may say so
 _PROTOCOL_FROM: Final = 5  # the version of SyncGroup that names the protocol
+_COMMIT_PROLONGS: Final = (State.STABLE, State.PREPARING_REBALANCE)
 
 
 class GroupShard:
     """One owner of one partition's groups. `uuid` is the source of new member ids."""
 
-    __slots__ = ("_deadlines", "_latest", "_uuid", "config", "groups", "offsets", "partition")
+    __slots__ = (
+        "_deadlines",
+        "_latest",
+        "_uuid",
+        "config",
+        "groups",
+        "offsets",
+        "partition",
+        "topics",
+    )
 
     def __init__(self, partition: int, *, config: GroupConfig, uuid: Callable[[], str]) -> None:
         self.partition = partition
         self.config = config
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, AnyGroup] = {}
         self.offsets = Offsets()
+        self.topics: Topics = NO_TOPICS  # of the cluster, as the last image has them
         self._deadlines = Deadlines()
         self._uuid = uuid
         self._latest: dict[bytes, bytes | None] = {}  # while loading: the last value of each key
@@ -98,6 +109,9 @@ class GroupShard:
         self._latest = {}
         turn = self._turn(now_ms)
         for group in self.groups.values():
+            if not isinstance(group, Group):
+                group.start(turn)
+                continue
             for member in group.members.values():
                 prolong_session(group, member, turn)
             if len(group.members) > self.config.max_size:
@@ -118,6 +132,9 @@ class GroupShard:
         """Another broker leads this partition now: whoever waits here has to ask there."""
         turn = self._turn(0)
         for group in self.groups.values():
+            if not isinstance(group, Group):
+                group.stop(turn, ErrorCode.NOT_COORDINATOR)
+                continue
             self._answer_waiting(group, turn, ErrorCode.NOT_COORDINATOR)
             group.transition(State.DEAD, group.state_timestamp_ms)
         self.groups.clear()
@@ -139,7 +156,9 @@ class GroupShard:
                 break  # with a batch of its own; what else is due comes with the next call
             if group is None:
                 continue
-            if kind == SESSION:
+            if not isinstance(group, Group):
+                group.expire(kind, member_id, turn)
+            elif kind == SESSION:
                 expire_session(group, member_id, turn)
             elif kind == JOIN:
                 expire_join(group, turn)
@@ -157,7 +176,7 @@ class GroupShard:
                     return
                 self.offsets.erase(group.group_id, topic, partition, turn)
                 count += 1
-            idle = group.state is State.EMPTY and not group.pending_join
+            idle = group.is_empty and not (isinstance(group, Group) and group.pending_join)
             if idle and group.group_id not in self.offsets.by_group:
                 self._delete_group(group, turn)
                 count += 1
@@ -178,7 +197,7 @@ class GroupShard:
     ) -> Outcome:
         """Answered when the group is complete, at the latest when its rebalance timeout is over."""
         turn = self._turn(now_ms)
-        group = self.groups.get(request.group_id)
+        group = self._classic(request.group_id)
         joining = Joining(
             request,
             version=version,
@@ -188,6 +207,8 @@ class GroupShard:
             uuid="" if request.member_id else self._uuid(),
         )
         code = self._check_join(request, group, joining)
+        if group is None and request.group_id in self.groups:
+            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if code is not ErrorCode.NONE:
             turn.reply(token, join_error(request.member_id, code))
             return turn.outcome
@@ -220,7 +241,7 @@ class GroupShard:
     ) -> Outcome:
         """Answered when the leader's SyncGroup has come and is stored."""
         turn = self._turn(now_ms)
-        group = self.groups.get(request.group_id)
+        group = self._classic(request.group_id)
         if version >= _PROTOCOL_FROM and None in (request.protocol_type, request.protocol_name):
             turn.reply(token, SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         elif group is None:
@@ -231,7 +252,7 @@ class GroupShard:
 
     def heartbeat(self, request: HeartbeatRequest, *, token: Token, now_ms: int) -> Outcome:
         turn = self._turn(now_ms)
-        group = self.groups.get(request.group_id)
+        group = self._classic(request.group_id)
         code = ErrorCode.UNKNOWN_MEMBER_ID
         if group is not None:
             code = heartbeat(group, request, turn)
@@ -242,7 +263,7 @@ class GroupShard:
         self, request: LeaveGroupRequest, *, version: int, token: Token, now_ms: int
     ) -> Outcome:
         turn = self._turn(now_ms)
-        group = self.groups.get(request.group_id)
+        group = self._classic(request.group_id)
         if group is None:
             identities = leaving(request, version)
             codes = [ErrorCode.UNKNOWN_MEMBER_ID] * len(identities)
@@ -261,7 +282,7 @@ class GroupShard:
         group = self.groups.get(request.group_id)
         code = ErrorCode.NONE
         if group is not None:
-            code = check_commit(group, request)
+            code = group.check_commit(_commit(request, version))
         elif request.generation_id_or_member_epoch < 0:
             group = self._create_group(request.group_id, turn)  # one that only commits
         elif version >= _GROUP_ID_NOT_FOUND_FROM:
@@ -271,7 +292,7 @@ class GroupShard:
         if group is None or code is not ErrorCode.NONE:
             turn.reply(token, commit_error(request.topics, code))
             return turn.outcome
-        if group.state in (State.STABLE, State.PREPARING_REBALANCE):
+        if isinstance(group, Group) and group.state in _COMMIT_PROLONGS:
             prolong_session(group, group.members[request.member_id], turn)
         turn.reply(token, self.offsets.commit(request, turn))
         return turn.outcome
@@ -287,7 +308,7 @@ class GroupShard:
     def offset_delete(self, request: OffsetDeleteRequest, *, token: Token, now_ms: int) -> Outcome:
         turn = self._turn(now_ms)
         group = self.groups.get(request.group_id)
-        code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else check_offset_delete(group)
+        code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_offset_delete()
         if group is None or code is not ErrorCode.NONE:
             turn.reply(token, OffsetDeleteResponse(error_code=code))
         else:
@@ -309,7 +330,7 @@ class GroupShard:
             code = ErrorCode.NONE
             if group is None:
                 code = ErrorCode.GROUP_ID_NOT_FOUND
-            elif group.state is not State.EMPTY:
+            elif not group.is_empty:
                 code = ErrorCode.NON_EMPTY_GROUP
             else:
                 for topic, partition, _ in list(self.offsets.of_group(group_id)):
@@ -319,18 +340,32 @@ class GroupShard:
         turn.reply(token, response)
         return turn.outcome
 
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
+        """KafkaError where a member asks that is not of this group any more (KIP-848)."""
+        group = self.groups.get(group_id)
+        code = ErrorCode.NONE
+        if group is not None:
+            code = group.check_fetch(member_id, member_epoch)
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code)
+
+    def _classic(self, group_id: str) -> Group | None:
+        group = self.groups.get(group_id)
+        return group if isinstance(group, Group) else None
+
     def _create_group(self, group_id: str, turn: Turn) -> Group:
         group = Group(group_id, turn.now_ms)
         self.groups[group_id] = group
         turn.undo(lambda undo, code: self._drop_group(group, code, undo))
         return group
 
-    def _delete_group(self, group: Group, turn: Turn) -> None:
-        turn.record(write_group_key(group.group_id), None)
+    def _delete_group(self, group: AnyGroup, turn: Turn) -> None:
+        for key, value in group.tombstones():
+            turn.record(key, value)
         del self.groups[group.group_id]
         turn.undo(lambda undo, code: self._keep_group(group))
 
-    def _keep_group(self, group: Group) -> None:
+    def _keep_group(self, group: AnyGroup) -> None:
         self.groups[group.group_id] = group
 
     def _drop_group(self, group: Group, code: ErrorCode, turn: Turn) -> None:
@@ -371,4 +406,20 @@ class GroupShard:
             outcome=Outcome(self.partition),
             deadlines=self._deadlines,
             config=self.config,
+            topics=self.topics,
         )
+
+
+def _commit(request: OffsetCommitRequest, version: int) -> Commit:
+    return Commit(
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        version,
+        transactional=False,
+        partitions=lambda: (
+            (topic.name, partition.partition_index)
+            for topic in request.topics
+            for partition in topic.partitions
+        ),
+    )
