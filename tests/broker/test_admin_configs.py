@@ -141,7 +141,9 @@ def test_describe_refuses_what_is_not_there(run: Runs) -> None:
         assert await refused(broker, TOPIC, "a b") == ErrorCode.INVALID_TOPIC_EXCEPTION
         assert await refused(broker, BROKER, "99") == ErrorCode.INVALID_REQUEST
         assert await refused(broker, LOGGER, "") == ErrorCode.INVALID_REQUEST
-        assert await refused(broker, GROUP, "g") == ErrorCode.INVALID_REQUEST
+        assert await refused(broker, GROUP, "") == ErrorCode.INVALID_REQUEST
+        assert await refused(broker, METRICS, "") == ErrorCode.INVALID_REQUEST
+        assert await refused(broker, 99, "x") == ErrorCode.INVALID_REQUEST
 
     run(scenario)
 
@@ -218,7 +220,7 @@ REFUSED = [
     (BROKER, ME, ("log.retention.ms", SET, "x"), "INVALID_REQUEST", "Not a number of type LONG"),
     (BROKER, ME, ("log.retention.ms", SET, "0"), "INVALID_REQUEST", "unlimited (-1)"),
     (BROKER, "", ("ssl.keystore.type", SET, "PEM"), "INVALID_REQUEST", "at default cluster level"),
-    (GROUP, "g", ("consumer.session.timeout.ms", SET, "1"), "INVALID_REQUEST", "Unsupported"),
+    (99, "g", ("consumer.session.timeout.ms", SET, "1"), "INVALID_REQUEST", "Unsupported"),
     (LOGGER, ME, ("ottla.nowhere", SET, "INFO"), "INVALID_CONFIG", "does not exist"),
     (LOGGER, ME, ("root", SET, "LOUD"), "INVALID_CONFIG", "not a supported log level"),
     (LOGGER, ME, ("root", DELETE, None), "INVALID_REQUEST", "not allowed"),

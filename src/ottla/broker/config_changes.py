@@ -14,6 +14,7 @@ from ottla.broker.resources import ResourceType, check_node_id, unsupported_type
 from ottla.cluster.controller import ConfigChange
 from ottla.config import (
     BROKER_CONFIGS,
+    GROUP_CONFIGS,
     TOPIC_CONFIGS,
     ConfigError,
     ConfigType,
@@ -22,6 +23,8 @@ from ottla.config import (
     Update,
     definition_of,
     format_value,
+    validate_client_metrics,
+    validate_group_overrides,
     validate_topic_overrides,
 )
 from ottla.config.definition import invalid_config, invalid_value
@@ -52,13 +55,17 @@ def table_of(resource_type: int) -> Table:
         return TOPIC_CONFIGS
     if resource_type == ResourceType.BROKER:
         return BROKER_CONFIGS
+    if resource_type == ResourceType.GROUP:
+        return GROUP_CONFIGS
+    if resource_type == ResourceType.CLIENT_METRICS:
+        return {}  # Kafka has no types for these, so that nobody can extend their lists
     raise unsupported_type(resource_type)
 
 
 async def alter(
     broker: Broker, resource_type: int, name: str, change: ConfigChange, *, validate_only: bool
 ) -> None:
-    """Change the configs of a topic, a broker or (BROKER '') all brokers; KafkaError refuses."""
+    """Change the configs of a resource, (BROKER '') those of all brokers; KafkaError refuses."""
     if resource_type == ResourceType.TOPIC:
 
         def validated(present: Mapping[str, str]) -> Mapping[str, str]:
@@ -68,6 +75,12 @@ async def alter(
             return values
 
         await broker.controller.alter_topic_config(name, validated, validate_only=validate_only)
+        return
+    if resource_type == ResourceType.GROUP:
+        await _alter_group(broker, name, change, validate_only=validate_only)
+        return
+    if resource_type == ResourceType.CLIENT_METRICS:
+        await _alter_client_metrics(broker, name, change, validate_only=validate_only)
         return
     assert resource_type == ResourceType.BROKER
     if name:
@@ -80,6 +93,36 @@ async def alter(
         return values
 
     await broker.controller.alter_broker_config(name, checked, validate_only=validate_only)
+
+
+async def _alter_group(
+    broker: Broker, group_id: str, change: ConfigChange, *, validate_only: bool
+) -> None:
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+
+    def checked(present: Mapping[str, str]) -> Mapping[str, str]:
+        values = change(present)
+        _check_lengths(values)
+        validate_group_overrides(broker.config, values)
+        return values
+
+    await broker.controller.alter_group_config(group_id, checked, validate_only=validate_only)
+
+
+async def _alter_client_metrics(
+    broker: Broker, name: str, change: ConfigChange, *, validate_only: bool
+) -> None:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+
+    def checked(present: Mapping[str, str]) -> Mapping[str, str]:
+        values = change(present)
+        _check_lengths(values)
+        validate_client_metrics(values)
+        return values
+
+    await broker.controller.alter_client_metrics(name, checked, validate_only=validate_only)
 
 
 def check_alterations(alterations: Sequence[Alteration]) -> None:

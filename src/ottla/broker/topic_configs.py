@@ -10,9 +10,13 @@ from dataclasses import dataclass
 
 from ottla.config import (
     BROKER_CONFIGS,
+    CLIENT_METRICS_CONFIGS,
+    GROUP_CONFIGS,
+    GROUP_SYNONYMS,
     TOPIC_CONFIGS,
     TOPIC_SYNONYMS,
     ConfigType,
+    Definition,
     ServerConfig,
     Setting,
     Source,
@@ -49,18 +53,7 @@ def topic_entries(config: ServerConfig, overrides: Mapping[str, str]) -> list[Co
         settings = config.settings(synonyms[0].name) if synonyms is not None else []
         if name in overrides:
             settings.insert(0, Setting(name, value, Source.DYNAMIC_TOPIC))
-        entries.append(
-            ConfigEntry(
-                name=name,
-                value=value,
-                source=settings[0].source if settings else Source.DEFAULT,
-                type=definition.type,
-                doc=definition.doc,
-                read_only=False,
-                sensitive=definition.sensitive,
-                settings=settings,
-            )
-        )
+        entries.append(_entry(definition, settings, value))
     return entries
 
 
@@ -98,6 +91,48 @@ def _broker_entry(config: ServerConfig, name: str, from_layer: Source) -> Config
         doc=definition.doc if definition is not None else "",
         read_only=definition is None or definition.update is Update.READ_ONLY,
         sensitive=sensitive,
+        settings=settings,
+    )
+
+
+def group_entries(config: ServerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every group config that there is; as it was set, even if bounds have changed since."""
+    entries = []
+    for name, definition in GROUP_CONFIGS.items():
+        synonym = GROUP_SYNONYMS.get(name)
+        if synonym is not None:
+            settings = config.settings(synonym)
+        else:
+            settings = [Setting(name, format_value(definition.default), Source.DEFAULT)]
+        if name in overrides:
+            value = format_value(definition.parse(overrides[name]))
+            settings.insert(0, Setting(name, value, Source.DYNAMIC_GROUP))
+        entries.append(_entry(definition, settings, settings[0].value))
+    return entries
+
+
+def client_metrics_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """What a subscription says, and the defaults, of which Kafka lists no synonyms."""
+    entries = []
+    for name, definition in CLIENT_METRICS_CONFIGS.items():
+        if name in overrides:
+            value = format_value(definition.parse(overrides[name]))
+            settings = [Setting(name, value, Source.DYNAMIC_CLIENT_METRICS)]
+        else:
+            value, settings = format_value(definition.default), []
+        entries.append(_entry(definition, settings, value))
+    return entries
+
+
+def _entry(definition: Definition, settings: list[Setting], value: str | None) -> ConfigEntry:
+    return ConfigEntry(
+        name=definition.name,
+        value=value,
+        source=settings[0].source if settings else Source.DEFAULT,
+        type=definition.type,
+        doc=definition.doc,
+        read_only=False,
+        sensitive=definition.sensitive,
         settings=settings,
     )
 

@@ -158,11 +158,46 @@ class Controller:
         self, name: str, change: ConfigChange, *, validate_only: bool = False
     ) -> None:
         """The same for what is set at run time for a broker, or for all of them ('')."""
+        key = layout.broker_config_key(name)
+        await self._alter_config(
+            key, lambda image: image.broker_configs.get(name), change, validate_only=validate_only
+        )
 
+    async def alter_group_config(
+        self, group_id: str, change: ConfigChange, *, validate_only: bool = False
+    ) -> None:
+        """The same for a group, which need not exist."""
+        key = layout.group_config_key(group_id)
+        await self._alter_config(
+            key,
+            lambda image: image.group_configs.get(group_id),
+            change,
+            validate_only=validate_only,
+        )
+
+    async def alter_client_metrics(
+        self, name: str, change: ConfigChange, *, validate_only: bool = False
+    ) -> None:
+        """The same for a subscription to clients' metrics."""
+        key = layout.client_metrics_key(name)
+        await self._alter_config(
+            key,
+            lambda image: image.client_metrics_configs.get(name),
+            change,
+            validate_only=validate_only,
+        )
+
+    async def _alter_config(
+        self,
+        key: str,
+        find: Callable[[Image], Config | None],
+        change: ConfigChange,
+        *,
+        validate_only: bool,
+    ) -> None:
         def decide(image: Image) -> tuple[list[Write], None]:
-            present = image.broker_configs.get(name, Config())
+            present = find(image) or Config()
             values = change(present.values)
-            key = layout.broker_config_key(name)
             return ([] if validate_only else write_config(key, present, values)), None
 
         await self._carry_out(decide)

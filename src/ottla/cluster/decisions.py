@@ -142,11 +142,16 @@ def delete_topic(image: Image, name: str) -> list[Write]:
 
 
 def write_config(key: str, present: Config, values: Mapping[str, str]) -> list[Write]:
-    """Replace what is set under a config key; nothing at all where nothing changes."""
+    """Replace what is set under a config key; nothing at all where nothing changes.
+
+    Where nothing is set any more the key goes: groups and quotas exist only as far as it does.
+    """
     if present.version is None:
         return [Create(key, layout.dump_config(values))] if values else []
     if values == present.values:
         return []
+    if not values:
+        return [Delete(key, present.version)]
     return [Put(key, layout.dump_config(values), present.version)]
 
 

@@ -47,7 +47,7 @@ class Partition:
 
 @dataclass(slots=True, frozen=True)
 class Config:
-    """What was set for a topic or a broker; `version` is None where nothing is stored."""
+    """What was set for a topic, a broker or a group; `version` is None where nothing is stored."""
 
     values: Mapping[str, str] = field(default_factory=dict)
     version: int | None = None
@@ -88,6 +88,8 @@ class Image:
     topics: Mapping[str, Topic] = field(default_factory=dict)
     names_by_id: Mapping[bytes, str] = field(default_factory=dict)
     broker_configs: Mapping[str, Config] = field(default_factory=dict)
+    group_configs: Mapping[str, Config] = field(default_factory=dict)
+    client_metrics_configs: Mapping[str, Config] = field(default_factory=dict)
 
     def topic_name(self, topic_id: bytes) -> str:
         """The name behind an id, or '' if no topic has it."""
@@ -96,4 +98,14 @@ class Image:
     def broker_config(self, name: str) -> Mapping[str, str]:
         """What was set at run time for a broker, or for all of them ('')."""
         config = self.broker_configs.get(name)
+        return config.values if config is not None else {}
+
+    def group_config(self, group_id: str) -> Mapping[str, str]:
+        """What was set for this group alone (`config.group_config` makes settings of it)."""
+        config = self.group_configs.get(group_id)
+        return config.values if config is not None else {}
+
+    def client_metrics(self, name: str) -> Mapping[str, str]:
+        """What a subscription to clients' metrics says (KIP-714)."""
+        config = self.client_metrics_configs.get(name)
         return config.values if config is not None else {}

@@ -8,7 +8,11 @@
 /brokers/topics/<topic>/partitions/<p>/state  leader, epoch, in-sync set
 /config/topics/<topic>                        the topic's own configs
 /config/brokers/<id> or /<default>            broker configs set at run time
+/config/groups/<group>                        a group's own configs
+/config/client-metrics/<name>                 a subscription to clients' metrics
 /latest_producer_id_block                     the last block of producer ids given out
+
+Names of groups and of whatever else may have any name are percent-encoded, as Kafka does.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote, unquote
 
 from ottla.cluster.image import NO_LEADER, Broker, Config, Partition
 from ottla.cluster.store import Entry
@@ -29,6 +34,8 @@ BROKERS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
+GROUP_CONFIGS = "/config/groups"
+CLIENT_METRICS = "/config/client-metrics"
 PRODUCER_IDS = "/latest_producer_id_block"
 
 DEFAULT_BROKER = "<default>"
@@ -59,6 +66,24 @@ def topic_config_key(topic: str) -> str:
 def broker_config_key(name: str) -> str:
     """The key of one broker's configs, or of all brokers' for ''."""
     return f"{BROKER_CONFIGS}/{name or DEFAULT_BROKER}"
+
+
+def group_config_key(group_id: str) -> str:
+    return f"{GROUP_CONFIGS}/{encode_name(group_id)}"
+
+
+def client_metrics_key(name: str) -> str:
+    return f"{CLIENT_METRICS}/{encode_name(name)}"
+
+
+def encode_name(name: str) -> str:
+    """Any name as one part of a path; ZooKeeper wants neither `.` nor `..` there."""
+    encoded = quote(name, safe="")
+    return encoded.replace(".", "%2E") if encoded in (".", "..") else encoded
+
+
+def decode_name(encoded: str) -> str:
+    return unquote(encoded)
 
 
 def encode_uuid(raw: bytes) -> str:

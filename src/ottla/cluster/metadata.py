@@ -90,6 +90,8 @@ class Metadata:
         topics: set[str] = set()
         brokers: set[int] = set()
         configs: set[str] = set()
+        groups: set[str] = set()
+        metrics: set[str] = set()
         for key in keys:
             match key.split("/")[1:]:
                 case ["brokers", "topics", topic, *_] | ["config", "topics", topic]:
@@ -98,6 +100,10 @@ class Metadata:
                     brokers.add(int(broker_id))
                 case ["config", "brokers", name]:
                     configs.add("" if name == layout.DEFAULT_BROKER else name)
+                case ["config", "groups", name]:
+                    groups.add(layout.decode_name(name))
+                case ["config", "client-metrics", name]:
+                    metrics.add(layout.decode_name(name))
         image = self.image
         if not CLUSTER_KEYS.isdisjoint(keys):
             image = self._with_cluster(image)
@@ -108,6 +114,12 @@ class Metadata:
         if configs:
             merged = _merge(image.broker_configs, configs, self._broker_config)
             image = replace(image, broker_configs=merged)
+        if groups:
+            merged = _merge(image.group_configs, groups, self._group_config)
+            image = replace(image, group_configs=merged)
+        if metrics:
+            merged = _merge(image.client_metrics_configs, metrics, self._client_metrics)
+            image = replace(image, client_metrics_configs=merged)
         return image
 
     def _with_cluster(self, image: Image) -> Image:
@@ -166,7 +178,16 @@ class Metadata:
         return layout.load_broker(broker_id, entry) if entry is not None else None
 
     def _broker_config(self, name: str) -> Config | None:
-        entry = self._entries.get(layout.broker_config_key(name))
+        return self._config(layout.broker_config_key(name))
+
+    def _group_config(self, group_id: str) -> Config | None:
+        return self._config(layout.group_config_key(group_id))
+
+    def _client_metrics(self, name: str) -> Config | None:
+        return self._config(layout.client_metrics_key(name))
+
+    def _config(self, key: str) -> Config | None:
+        entry = self._entries.get(key)
         return layout.load_config(entry) if entry is not None else None
 
 

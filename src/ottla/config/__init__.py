@@ -1,7 +1,8 @@
-"""Configuration by Kafka's own property names: of the broker, and of each topic."""
+"""Configuration by Kafka's own property names: of the broker, and of whatever has its own."""
 
 from __future__ import annotations
 
+from ottla.config.client_metrics import validate_client_metrics
 from ottla.config.definition import (
     ConfigError,
     ConfigType,
@@ -11,15 +12,21 @@ from ottla.config.definition import (
     Value,
     format_value,
 )
+from ottla.config.group_resource import group_config, validate_group_overrides
 from ottla.config.listeners import Listener, advertise
 from ottla.config.properties import parse_properties
 from ottla.config.server import ServerConfig, Setting, definition_of
 from ottla.config.tables import BROKER_CONFIGS
+from ottla.config.tables.client_metrics import CLIENT_METRICS_CONFIGS
+from ottla.config.tables.group_resource import GROUP_CONFIGS, GROUP_SYNONYMS
 from ottla.config.tables.topics import TOPIC_CONFIGS, TOPIC_SYNONYMS
 from ottla.config.topics import topic_config, validate_topic_overrides
 
 __all__ = [
     "BROKER_CONFIGS",
+    "CLIENT_METRICS_CONFIGS",
+    "GROUP_CONFIGS",
+    "GROUP_SYNONYMS",
     "TOPIC_CONFIGS",
     "TOPIC_SYNONYMS",
     "ConfigError",
@@ -34,7 +41,10 @@ __all__ = [
     "advertise",
     "definition_of",
     "format_value",
+    "group_config",
     "parse_properties",
     "topic_config",
+    "validate_client_metrics",
+    "validate_group_overrides",
     "validate_topic_overrides",
 ]

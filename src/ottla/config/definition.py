@@ -61,6 +61,8 @@ class Source(IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     DYNAMIC_BROKER_LOGGER = 6
+    DYNAMIC_CLIENT_METRICS = 7
+    DYNAMIC_GROUP = 8
 
 
 BOOLEAN = ConfigType.BOOLEAN

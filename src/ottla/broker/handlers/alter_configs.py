@@ -1,6 +1,6 @@
 """AlterConfigs (key 33), v0 to v2.
 
-Replaces all configs that are set for a topic or a broker: what is not named is unset. Deprecated in
+Replaces all configs that are set for a resource: what is not named is unset. Deprecated in
 favour of IncrementalAlterConfigs, and still what older clients send.
 """
 

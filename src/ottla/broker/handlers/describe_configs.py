@@ -1,7 +1,8 @@
 """DescribeConfigs (key 32), v1 to v4.
 
-Every config of a topic, a broker, all brokers (BROKER with the name '') or the loggers, with its
-value, where that came from, and on request what every other layer says and what it is for.
+Every config of a topic, a broker, all brokers (BROKER with the name ''), the loggers, a group or a
+subscription to clients' metrics (the last two exist as soon as somebody asks), with its value,
+where that came from, and on request what every other layer says and what it is for.
 
 v1  sources and synonyms (KIP-226)     v3  types and documentation (KIP-569)
 """
@@ -14,7 +15,9 @@ from ottla.broker.resources import ResourceType, check_node_id, unsupported_type
 from ottla.broker.topic_configs import (
     ConfigEntry,
     broker_entries,
+    client_metrics_entries,
     cluster_default_entries,
+    group_entries,
     only,
     topic_entries,
 )
@@ -72,6 +75,15 @@ def _entries(ctx: Context, resource_type: int, name: str) -> list[ConfigEntry]:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
         check_node_id(name, broker.node_id)
         return [_logger(logger, level) for logger, level in levels().items()]
+    if resource_type == ResourceType.GROUP:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        return group_entries(broker.config, broker.image.group_config(name))
+    if resource_type == ResourceType.CLIENT_METRICS:
+        if not name:
+            message = "Client metrics subscription name must not be empty"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        return client_metrics_entries(broker.image.client_metrics(name))
     raise unsupported_type(resource_type)
 
 

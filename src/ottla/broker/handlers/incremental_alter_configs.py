@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs (key 44), v0 to v1.
 
-Sets, unsets, extends and shortens single configs of topics, brokers and loggers (KIP-339, KIP-412);
-what is not named stays. A list that is not set is extended from its default: `delete` and
-APPEND `compact` make `delete,compact`.
+Sets, unsets, extends and shortens single configs of topics, brokers, loggers, groups and clients'
+metrics (KIP-339, KIP-412, KIP-714, KIP-848); what is not named stays. A list that is not set is
+extended from its default: `delete` and APPEND `compact` make `delete,compact`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ListConfigResources (key 74), v0 to v1 (KIP-714, KIP-1142).
 
-What there is to be described by DescribeConfigs: topics, brokers and their loggers. In v0 it
-listed client metrics only, of which there are none here; nor do groups have configs of their own.
+What there is to be described by DescribeConfigs: topics, brokers and their loggers, and the groups
+and subscriptions to clients' metrics of which something is set. In v0 it listed the last only.
 
 v1  any resource type
 """
@@ -29,6 +29,8 @@ def handle(ctx: Context, request: ListConfigResourcesRequest) -> ListConfigResou
         ResourceType.BROKER_LOGGER: brokers,
         ResourceType.BROKER: brokers,
         ResourceType.TOPIC: sorted(image.topics),
+        ResourceType.CLIENT_METRICS: sorted(image.client_metrics_configs),
+        ResourceType.GROUP: sorted(image.group_configs),
     }
     return ListConfigResourcesResponse(
         config_resources=[

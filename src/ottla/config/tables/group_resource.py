@@ -1,0 +1,186 @@
+"""Configs of a single group (a GROUP resource): KIP-848, KIP-932, KIP-1071.
+
+Most stand in for a broker property, which holds for every group that has none of its own; what a
+group may ask for lies between two more broker properties.
+"""
+
+from __future__ import annotations
+
+from ottla.config.definition import (
+    BOOLEAN,
+    INT,
+    STRING,
+    Definition,
+    Value,
+    at_least,
+    one_of,
+)
+from ottla.config.durations import duration_ms
+
+D = Definition
+
+BY_DURATION = "by_duration:"
+
+
+def offset_reset(value: Value) -> str | None:
+    text = str(value)
+    if text in ("earliest", "latest"):
+        return None
+    if text.startswith(BY_DURATION):
+        try:
+            if duration_ms(text.removeprefix(BY_DURATION)) >= 0:
+                return None
+        except ValueError:
+            pass
+    return (
+        f"Invalid value `{text}` for configuration share.auto.offset.reset. The value must be"
+        " either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
+    )
+
+
+_GROUP = [
+    D(
+        "consumer.session.timeout.ms",
+        INT,
+        45000,
+        at_least(1),
+        "A consumer that is not heard of for so long has left its group.",
+    ),
+    D(
+        "consumer.heartbeat.interval.ms",
+        INT,
+        5000,
+        at_least(1),
+        "How often the consumers of the group are told to send a heartbeat.",
+    ),
+    D(
+        "consumer.assignment.interval.ms",
+        INT,
+        1000,
+        at_least(0),
+        "The shortest time between two assignments of the group.",
+    ),
+    D(
+        "share.session.timeout.ms",
+        INT,
+        45000,
+        at_least(1),
+        "A share consumer that is not heard of for so long has left its group.",
+    ),
+    D(
+        "share.heartbeat.interval.ms",
+        INT,
+        5000,
+        at_least(1),
+        "How often the share consumers of the group are told to send a heartbeat.",
+    ),
+    D(
+        "share.record.lock.duration.ms",
+        INT,
+        30000,
+        at_least(1000),
+        "How long a record is one share consumer's own before others may have it.",
+    ),
+    D(
+        "share.delivery.count.limit",
+        INT,
+        5,
+        at_least(2),
+        "How often a record is handed out before the share group gives up on it.",
+    ),
+    D(
+        "share.partition.max.record.locks",
+        INT,
+        2000,
+        at_least(100),
+        "How many records of one partition may be with the group's share consumers.",
+    ),
+    D(
+        "share.auto.offset.reset",
+        STRING,
+        "latest",
+        offset_reset,
+        "Where a share group starts that has read nothing: earliest, latest, or so long ago"
+        " (by_duration:PT1H).",
+    ),
+    D(
+        "share.isolation.level",
+        STRING,
+        "read_uncommitted",
+        one_of("read_committed", "read_uncommitted"),
+        "Whether a share group is given records of transactions only after their commit.",
+    ),
+    D(
+        "share.renew.acknowledge.enable",
+        BOOLEAN,
+        True,
+        None,
+        "Whether a share consumer may ask for more time with a record (KIP-1222).",
+    ),
+    D(
+        "share.assignment.interval.ms",
+        INT,
+        1000,
+        at_least(0),
+        "The shortest time between two assignments of the share group.",
+    ),
+    D(
+        "streams.session.timeout.ms",
+        INT,
+        45000,
+        at_least(1),
+        "A member of a streams group that is not heard of for so long has left it.",
+    ),
+    D(
+        "streams.heartbeat.interval.ms",
+        INT,
+        5000,
+        at_least(1),
+        "How often the members of a streams group are told to send a heartbeat.",
+    ),
+    D(
+        "streams.num.standby.replicas",
+        INT,
+        0,
+        at_least(0),
+        "Standby copies of each task of a streams group.",
+    ),
+    D(
+        "streams.initial.rebalance.delay.ms",
+        INT,
+        3000,
+        at_least(0),
+        "How long a new streams group waits for more members before its first assignment.",
+    ),
+    D(
+        "streams.assignment.interval.ms",
+        INT,
+        1000,
+        at_least(0),
+        "The shortest time between two assignments of the streams group.",
+    ),
+]
+
+GROUP_CONFIGS: dict[str, Definition] = {each.name: each for each in _GROUP}
+
+_OWN = ("share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable")
+
+GROUP_SYNONYMS: dict[str, str] = {
+    name: f"group.{name}" for name in GROUP_CONFIGS if name not in _OWN
+}
+"""The broker property that holds where a group has no config of its own."""
+
+
+def _bounds(name: str) -> tuple[str | None, str | None]:
+    if name in _OWN or name == "streams.initial.rebalance.delay.ms":
+        return None, None
+    if name == "streams.num.standby.replicas":
+        return None, "group.streams.max.standby.replicas"
+    kind, _, rest = name.partition(".")
+    return f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
+
+
+GROUP_BOUNDS: dict[str, tuple[str | None, str | None]] = {
+    name: _bounds(name) for name in GROUP_CONFIGS
+}
+"""The broker properties that a group's config must not be below or above."""
