@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import Origin, build_batch
+from ottla.records.batch import Origin, build_batch, check_batches
 from ottla.records.control import Marker, build_marker
 from ottla.records.record import Record
 from ottla.replica.partition import READ_COMMITTED, READ_UNCOMMITTED, Partition, Read
@@ -123,8 +123,8 @@ def test_a_cut_read_and_an_older_segment_are_known_as_such() -> None:
     whole, cut = read(held, 0).records, read(held, 0, 2 * len(batch())).records
     assert whole is not None
     assert cut is not None
-    assert not held.is_cut(whole)
-    assert held.is_cut(cut)
+    assert not held.is_cut(whole, READ_UNCOMMITTED)
+    assert held.is_cut(cut, READ_UNCOMMITTED)
     assert not held.is_behind(0)
     held.log.roll(NOW_MS)
     held.append(batch(), NOW_MS)
@@ -249,3 +249,67 @@ def test_what_was_written_counts_though_the_disk_did_not_confirm_it() -> None:
     with pytest.raises(KafkaError):
         held.append(batch(), NOW_MS)
     assert held.high_watermark == held.log.end_offset == 2
+
+
+def transaction(held: Partition, producer: int, *, commit: bool, size: int = 1) -> None:
+    held.append(
+        batch(
+            bytes(size), producer_id=producer, producer_epoch=0, base_sequence=0, transactional=True
+        ),
+        NOW_MS,
+    )
+    held.append_marker(
+        Marker(commit, 0),
+        producer_id=producer,
+        producer_epoch=1,
+        transaction_version=2,
+        now_ms=NOW_MS,
+    )
+
+
+@pytest.mark.parametrize("rolled", [False, True])
+def test_aborted_transactions_are_named_as_far_as_was_read(rolled: bool) -> None:
+    """The others come with the batches that they are about."""
+    held = partition()
+    held.log.config = replace(held.log.config, index_interval_bytes=1)
+    for producer in range(20):
+        transaction(held, producer, commit=False, size=100)
+    if rolled:
+        held.log.roll(NOW_MS)
+        held.append(batch(), NOW_MS)
+    told: dict[int, int] = {}
+    offset = 0
+    while offset < 40:
+        found = read(held, offset, 500, isolation=READ_COMMITTED)
+        assert found.records is not None
+        assert found.aborted is not None
+        data = found.records.read()
+        headers = check_batches(memoryview(data), batch_size_max=0, origin=Origin.LEADER)
+        end = headers[-1].next_offset
+        needed = {header.producer_id for header in headers if not header.control}
+        named = dict(found.aborted)
+        assert needed <= set(named) | {-1}
+        assert len(named) <= len(needed) + 2  # the index knows to within a batch or two
+        told |= named
+        offset = end
+    assert told == {producer: 2 * producer for producer in range(20)}
+
+
+def test_an_open_transaction_whose_records_are_deleted_holds_back_what_follows() -> None:
+    held = partition()
+    open_ = batch(producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+    held.append(open_, NOW_MS)
+    for _ in range(3):
+        held.append(batch(), NOW_MS)
+    held.delete_records(2, NOW_MS)
+    assert (held.log.start_offset, held.last_stable_offset) == (2, 2)
+
+
+def test_undecided_records_are_not_there_for_readers_of_committed_ones() -> None:
+    held = partition()
+    held.append(batch(), NOW_MS)
+    held.append(batch(producer_id=5, producer_epoch=0, base_sequence=0, transactional=True), NOW_MS)
+    found = read(held, 0, isolation=READ_COMMITTED).records
+    assert found is not None
+    assert held.is_cut(found, READ_UNCOMMITTED)
+    assert not held.is_cut(found, READ_COMMITTED)

@@ -59,11 +59,12 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to here every transaction is decided."""
-        unstable = self.log.first_unstable_offset
+        """Up to here every transaction is decided; what is deleted is no longer awaited."""
+        log = self.log
+        unstable = log.first_unstable_offset
         if unstable is None or unstable > self.high_watermark:
             return self.high_watermark
-        return unstable
+        return max(unstable, log.start_offset)
 
     def append(self, data: memoryview, now_ms: int, *, origin: Origin = Origin.CLIENT) -> Appended:
         """A client's or a coordinator's batch, into the log as the leader writes it."""
@@ -116,7 +117,9 @@ class Partition:
         )
         aborted = None
         if isolation == READ_COMMITTED:
-            aborted = log.aborted(offset, end) if records is not None else []
+            aborted = []
+            if records is not None:
+                aborted = log.aborted(offset, log.end_of(records, offset, end))
         return Read(
             records=records,
             high_watermark=self.high_watermark,
@@ -125,12 +128,13 @@ class Partition:
             aborted=aborted,
         )
 
-    def is_cut(self, records: FileSlice) -> bool:
-        """Whether more follows in the log than `records`, which were read from the active segment.
-
-        To a reader of committed records only, so do those that are not decided; it is told sooner.
-        """
-        return records.position + records.size < self.log.segments.active.size
+    def is_cut(self, records: FileSlice, isolation: int) -> bool:
+        """Whether more than `records`, which were read from the active segment, can be read now."""
+        active = self.log.segments.active
+        end = active.size
+        if isolation == READ_COMMITTED and self.last_stable_offset < self.log.end_offset:
+            end = active.position_of(self.last_stable_offset)
+        return records.position + records.size < end
 
     def is_behind(self, offset: int) -> bool:
         """Whether a reader of `offset` is in an older segment than the one that is written to."""

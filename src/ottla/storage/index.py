@@ -139,6 +139,12 @@ class OffsetIndex:
         slot = bisect_right(positions, position)
         return positions[slot - 1] if slot else 0
 
+    def ceiling(self, position: int) -> int | None:
+        """Last offset of the first indexed batch at or after `position`; None if there is none."""
+        offsets, positions = self._loaded()
+        slot = bisect_left(positions, position)
+        return self.base_offset + offsets[slot] if slot < len(offsets) else None
+
     def last(self) -> tuple[int, int]:
         """Last offset and position, read without loading; (base offset, 0) if empty."""
         entry = self.file.tail()

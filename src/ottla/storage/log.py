@@ -366,6 +366,19 @@ class Log:
         """The same, but a transaction counts as open until its marker is replicated."""
         return self._producers.first_unstable_offset(high_watermark)
 
+    def end_of(self, records: FileSlice, first_offset: int, end_offset: int) -> int:
+        """Where a read from `first_offset` on has ended, or a little later, as the index knows."""
+        segments = self.segments
+        for slot in range(segments.slot(first_offset), len(segments)):
+            segment = segments[slot]
+            if segment.file is records.file:
+                with self._guard("look up an offset"):
+                    found = segment.offset_after(records.position + records.size)
+                if found is None:
+                    found = segments.end_of(slot, self.end_offset)
+                return min(found, end_offset)
+        return end_offset
+
     def aborted(self, first_offset: int, end_offset: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions in [first, end)."""
         found: list[AbortedTransaction] = []

@@ -277,6 +277,14 @@ class Segment:
             return recent[slot - 1]
         return self._loaded_index().floor_position(position)
 
+    def offset_after(self, position: int) -> int | None:
+        """An offset above those of all batches before `position`, as near as is known without
+        reading; None if only the segment's end is known to be so."""
+        recent = self._recent_positions
+        if recent and position > recent[0]:
+            return self._recent_lasts[bisect_left(recent, position) - 1] + 1
+        return self._loaded_index().ceiling(position)
+
     def header_at(self, file: File, position: int) -> BatchHeader:
         for header in scan.headers(file, position, self.size):
             return header

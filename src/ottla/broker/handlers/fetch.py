@@ -117,6 +117,7 @@ class Fetch:
         Waiting would bring nothing more in both cases, as they are there already.
         """
         size = 0
+        isolation = self._request.isolation_level
         for (_, wanted, data), partition in zip(self._answers, self._found, strict=True):
             records = data.records
             if not isinstance(records, FileSlice):
@@ -124,7 +125,9 @@ class Fetch:
             if partition.is_behind(wanted.fetch_offset):
                 return self.size_min
             room = min(wanted.size_max, self.size_max - size)
-            size += max(room, records.size) if partition.is_cut(records) else records.size
+            size += (
+                max(room, records.size) if partition.is_cut(records, isolation) else records.size
+            )
         return size
 
     def _find(self, wanted: Wanted) -> Partition:
