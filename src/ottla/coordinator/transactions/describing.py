@@ -1,0 +1,74 @@
+"""Transactions as DescribeTransactions and ListTransactions show them (KIP-664)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from ottla.coordinator.transactions.transaction import State, Transaction
+from ottla.errors import ErrorCode
+from ottla.wire.messages import describe_transactions, list_transactions
+from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+_STATES: Final = {state.title: state for state in State}
+
+
+def described(
+    transactional_id: str, transaction: Transaction
+) -> describe_transactions.TransactionState:
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(transaction.partitions):
+        topics.setdefault(topic, []).append(index)
+    return describe_transactions.TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=transaction.state.title,
+        transaction_timeout=transaction.timeout_ms,
+        transaction_start_time=transaction.start_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
+        topics=[describe_transactions.TopicData(*item) for item in topics.items()],
+    )
+
+
+def listed(
+    transactions: Iterable[tuple[str, Transaction]],
+    request: ListTransactionsRequest,
+    *,
+    now_ms: int,
+) -> ListTransactionsResponse:
+    """v1 filters by how long a transaction has been open (KIP-994), v2 by id (KIP-1152)."""
+    try:
+        matches = _pattern(request.transactional_id_pattern)
+    except (re.error, OverflowError, RecursionError):
+        return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+    names = request.state_filters
+    states = {_STATES[name] for name in names if name in _STATES}
+    producer_ids = set(request.producer_id_filters)
+    duration_ms = request.duration_filter
+
+    def wanted(transactional_id: str, transaction: Transaction) -> bool:
+        if producer_ids and transaction.producer_id not in producer_ids:
+            return False
+        if names and transaction.state not in states:
+            return False
+        if duration_ms >= 0 and now_ms - transaction.start_ms <= duration_ms:
+            return False
+        return matches(transactional_id)
+
+    return ListTransactionsResponse(
+        unknown_state_filters=[name for name in names if name not in _STATES],
+        transaction_states=[
+            list_transactions.TransactionState(each, found.producer_id, found.state.title)
+            for each, found in transactions
+            if wanted(each, found)
+        ],
+    )
+
+
+def _pattern(text: str | None) -> Callable[[str], bool]:
+    """Whether a whole id matches; no pattern, or an empty one, matches all."""
+    if not text:
+        return lambda transactional_id: True
+    compiled = re.compile(text)
+    return lambda transactional_id: compiled.fullmatch(transactional_id) is not None

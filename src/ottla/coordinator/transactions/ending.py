@@ -1,0 +1,101 @@
+"""Who may end a transaction, and how: the two tables of EndTxn.
+
+Version 1 (EndTxn up to v4). The producer's epoch stays, so a second EndTxn of the same transaction
+looks like the first, and is told that it is done:
+
+                      commit                      abort
+    Ongoing           goes                        goes
+    PrepareCommit     CONCURRENT_TRANSACTIONS     INVALID_TXN_STATE
+    PrepareAbort      INVALID_TXN_STATE           CONCURRENT_TRANSACTIONS
+    CompleteCommit    NONE                        INVALID_TXN_STATE
+    CompleteAbort     INVALID_TXN_STATE           NONE
+    Empty             INVALID_TXN_STATE           INVALID_TXN_STATE
+
+Version 2 (EndTxn v5, KIP-890). The epoch is raised with each end, so the epoch tells a retry, which
+comes with the epoch before, from the end of the next transaction. Producers no longer add
+partitions themselves, and may not know if anything was written: abort goes even where nothing is
+open.
+
+                      commit, again   commit, now         abort, again   abort, now
+    Ongoing           FENCED          goes                FENCED         goes
+    PrepareCommit     CONCURRENT      FENCED              ITS            FENCED
+    PrepareAbort      ITS             FENCED              CONCURRENT     FENCED
+    CompleteCommit    NONE            ITS                 ITS            goes
+    CompleteAbort     ITS             ITS                 NONE           goes
+    Empty             FENCED          ITS                 FENCED         goes
+"""
+
+from __future__ import annotations
+
+from ottla.coordinator.transactions.transaction import (
+    AT_REST,
+    EPOCH_BUMP_FROM,
+    EPOCH_MAX,
+    PREPARED,
+    State,
+    Transaction,
+)
+from ottla.errors import ErrorCode
+
+
+def check_end(
+    transaction: Transaction,
+    *,
+    producer_id: int,
+    epoch: int,
+    commit: bool,
+    client_version: int,
+) -> ErrorCode | None:
+    """None if the transaction is to be ended so; else what the client is told, maybe NONE."""
+    if client_version >= EPOCH_BUMP_FROM:
+        return _check_v2(transaction, producer_id, epoch, commit)
+    return _check_v1(transaction, producer_id, epoch, commit)
+
+
+def _check_v1(
+    transaction: Transaction, producer_id: int, epoch: int, commit: bool
+) -> ErrorCode | None:
+    if producer_id != transaction.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if epoch != transaction.epoch:
+        return ErrorCode.PRODUCER_FENCED
+    if transaction.state is State.ONGOING:
+        return None
+    if transaction.state is State.EMPTY or transaction.commits != commit:
+        return ErrorCode.INVALID_TXN_STATE
+    if transaction.state in PREPARED:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    return ErrorCode.NONE
+
+
+def _check_v2(
+    transaction: Transaction, producer_id: int, epoch: int, commit: bool
+) -> ErrorCode | None:
+    state = transaction.state
+    # The transaction before may have used up the epochs: the producer is to go on with another id
+    # and epoch 0, and has not heard of it.
+    overflowed = (
+        producer_id == transaction.previous_producer_id
+        and epoch == EPOCH_MAX - 1
+        and transaction.epoch == 0
+    )
+    again = overflowed or epoch + 1 == transaction.epoch
+    if producer_id != transaction.producer_id and not overflowed:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if not (_may_be_again(state) if again else _may_be_now(state) and epoch == transaction.epoch):
+        return ErrorCode.PRODUCER_FENCED
+    if state is State.ONGOING:
+        return None
+    if not again:
+        return ErrorCode.INVALID_TXN_STATE if commit else None
+    if transaction.commits != commit:
+        return ErrorCode.INVALID_TXN_STATE
+    return ErrorCode.CONCURRENT_TRANSACTIONS if state in PREPARED else ErrorCode.NONE
+
+
+def _may_be_again(state: State) -> bool:
+    return state in PREPARED or state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+
+
+def _may_be_now(state: State) -> bool:
+    return state is State.ONGOING or state in AT_REST
