@@ -1,7 +1,7 @@
 """The broker: the only place where the parts meet.
 
-    start   bind -> metadata -> logs (recovered where need be) -> register -> groups -> accept
-    stop    no new requests -> answer what is under way -> groups -> logs closed cleanly
+    start   bind -> metadata -> logs (recovered where need be) -> register -> coordinators -> accept
+    stop    no new requests -> answer what is under way -> coordinators -> logs closed cleanly
 
 Everything runs on one event loop, whose thread owns all state.
 """
@@ -22,6 +22,7 @@ from ottla.broker.housekeeping import Housekeeping, Job
 from ottla.broker.log_settings import log_settings
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.sessions import FetchSessions
+from ottla.broker.transactions import Transactions
 from ottla.clock import Clock, SystemClock
 from ottla.cluster.controller import Controller
 from ottla.cluster.decisions import NewTopic
@@ -32,6 +33,7 @@ from ottla.cluster.membership import Membership, cluster_id
 from ottla.cluster.metadata import Metadata
 from ottla.config import Listener, ServerConfig, advertise
 from ottla.coordinator.keys import OFFSETS_TOPIC
+from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
 from ottla.errors import ErrorCode, KafkaError
 from ottla.net.server import Server
 from ottla.replica.partitions import Partitions
@@ -66,6 +68,7 @@ class Broker:
         self.partitions: Partitions
         self.producer_ids: ProducerIds
         self.groups: Groups
+        self.transactions: Transactions
 
     @property
     def image(self) -> Image:
@@ -120,6 +123,7 @@ class Broker:
         )
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
         self.groups = Groups(self)
+        self.transactions = Transactions(self)
         self._membership = await Membership.register(
             self._meta_store,
             self.metadata,
@@ -132,6 +136,8 @@ class Broker:
         self.partitions.start(self.image, now_ms)
         undo.callback(self.groups.stop)
         self.groups.start(now_ms)
+        undo.callback(self.transactions.stop)
+        self.transactions.start(now_ms)
         self.metadata.on_image(self._on_image)
 
     async def stop(self) -> None:
@@ -141,6 +147,7 @@ class Broker:
         self._stopping = True
         await self._server.stop(STOP_GRACE_S)
         await self._housekeeping.stop()
+        self.transactions.stop()
         self.groups.stop()
         await self.controller.resign()
         await self._membership.leave()
@@ -217,6 +224,8 @@ class Broker:
         wish = NewTopic(topic)
         if topic == OFFSETS_TOPIC:
             wish = self.groups.offsets_topic()
+        elif topic == TRANSACTIONS_TOPIC:
+            wish = self.transactions.transactions_topic()
         elif topic in INTERNAL_TOPICS:  # made by coordinators which are not here
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         result = (await self.controller.create_topics([wish]))[topic]
@@ -235,6 +244,7 @@ class Broker:
             server.connections_per_ip_overrides = config.max_connections_per_ip_overrides
         self.partitions.apply(image, now_ms)
         self.groups.apply(image, now_ms)
+        self.transactions.apply(image, now_ms)
 
     def _take_broker_configs(self) -> bool:
         """Make what was set at run time part of the configuration; True if that changed it."""

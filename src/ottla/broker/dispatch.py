@@ -47,6 +47,9 @@ ROUTES: Final[dict[int, Route]] = {
     ApiKey.DELETE_RECORDS: Route(0, 2, "delete_records"),
     ApiKey.INIT_PRODUCER_ID: Route(0, 5, "init_producer_id"),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Route(2, 4, "offset_for_leader_epoch"),
+    ApiKey.ADD_PARTITIONS_TO_TXN: Route(0, 5, "add_partitions_to_txn"),
+    ApiKey.ADD_OFFSETS_TO_TXN: Route(0, 4, "add_offsets_to_txn"),
+    ApiKey.END_TXN: Route(0, 5, "end_txn"),
     ApiKey.WRITE_TXN_MARKERS: Route(1, 2, "write_txn_markers"),
     ApiKey.DESCRIBE_ACLS: Route(1, 3, "acls"),
     ApiKey.CREATE_ACLS: Route(1, 3, "acls"),
@@ -60,6 +63,8 @@ ROUTES: Final[dict[int, Route]] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Route(0, 0, "list_partition_reassignments"),
     ApiKey.OFFSET_DELETE: Route(0, 0, "offset_delete"),
     ApiKey.DESCRIBE_CLUSTER: Route(0, 2, "describe_cluster"),
+    ApiKey.DESCRIBE_TRANSACTIONS: Route(0, 0, "describe_transactions"),
+    ApiKey.LIST_TRANSACTIONS: Route(0, 2, "list_transactions"),
     ApiKey.LIST_CONFIG_RESOURCES: Route(0, 1, "list_config_resources"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Route(0, 0, "describe_topic_partitions"),
 }

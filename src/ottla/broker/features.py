@@ -17,4 +17,6 @@ class Feature(NamedTuple):
     level: int
 
 
-FEATURES: Final[tuple[Feature, ...]] = ()
+FEATURES: Final[tuple[Feature, ...]] = (
+    Feature("transaction.version", 0, 2, 2),  # KIP-890
+)

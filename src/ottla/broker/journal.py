@@ -17,7 +17,6 @@ from ottla.records.batch import BATCH_OVERHEAD, BatchHeader, Origin, build_batch
 from ottla.records.control import Marker, read_marker
 from ottla.records.record import Record, read_records
 from ottla.replica.partition import Partition
-from ottla.wire.primitives import Message
 
 # Logs of this size together are loaded before the broker accepts; what is larger, beside its work.
 LOAD_AT_ONCE_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -25,7 +24,8 @@ RECORD_OVERHEAD_MAX: Final = 32  # lengths and deltas around a record's key and 
 
 RecordBytes = tuple[bytes, bytes | None]  # key, and value or None for a tombstone
 
-R = TypeVar("R", bound=Message)
+R = TypeVar("R")
+S = TypeVar("S")
 
 
 class Stored(NamedTuple):
@@ -59,14 +59,14 @@ class Answer(Generic[R]):
         return self._future
 
 
-def then(result: R | asyncio.Future[R], finish: Callable[[R], R]) -> R | Coroutine[None, None, R]:
-    """`finish` of a response, now if it is there, else when it comes."""
+def then(result: R | asyncio.Future[R], finish: Callable[[R], S]) -> S | Coroutine[None, None, S]:
+    """`finish` of an answer, now if it is there, else when it comes."""
     if isinstance(result, asyncio.Future):
         return _finish_later(result, finish)
     return finish(result)
 
 
-async def _finish_later(future: asyncio.Future[R], finish: Callable[[R], R]) -> R:
+async def _finish_later(future: asyncio.Future[R], finish: Callable[[R], S]) -> S:
     return finish(await future)
 
 

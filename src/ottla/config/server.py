@@ -129,6 +129,17 @@ class ServerConfig:
     group_initial_rebalance_delay_ms: int
     group_max_size: int
 
+    transaction_state_log_num_partitions: int
+    transaction_state_log_replication_factor: int
+    transaction_state_log_min_isr: int
+    transaction_state_log_segment_bytes: int
+    transaction_state_log_load_buffer_size: int
+    transaction_max_timeout_ms: int
+    transactional_id_expiration_ms: int
+    transaction_partition_verification_enable: bool
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int
+    transaction_remove_expired_transaction_cleanup_interval_ms: int
+
     zookeeper_connect: str | None
     ottla_metadata_sync_enable: bool
 

@@ -1,9 +1,8 @@
 """FindCoordinator (key 10), v0 to v6.
 
-Which broker coordinates a group: the leader of the partition of `__consumer_offsets` that the
-group's id falls into. The topic is created when the first client asks.
-
-Transactional ids are sent to this broker, where InitProducerId says what it thinks of them.
+Which broker coordinates a group, or a transactional id: the leader of the partition that the id
+falls into, of `__consumer_offsets` or `__transaction_state`. The topic is created when the first
+client asks.
 
 v1  key type        v4  several keys (KIP-699)        v6  share groups (KIP-932), not served
 """
@@ -15,6 +14,7 @@ from typing import Final
 
 from ottla.broker.context import Context
 from ottla.coordinator.keys import OFFSETS_TOPIC, partition_for
+from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.find_coordinator import (
     Coordinator,
@@ -26,20 +26,24 @@ GROUP: Final = 0
 TRANSACTION: Final = 1
 SEVERAL_KEYS_FROM: Final = 4
 
+# A coordinator leads a partition of the topic in which it keeps what it knows.
+TOPICS: Final = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
+
 
 def handle(
     ctx: Context, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
-    if request.key_type == GROUP and OFFSETS_TOPIC not in ctx.broker.image.topics:
-        return _create_and_answer(ctx, request)
+    topic = TOPICS.get(request.key_type)
+    if topic is not None and topic not in ctx.broker.image.topics:
+        return _create_and_answer(ctx, request, topic)
     return _answer(ctx, request)
 
 
 async def _create_and_answer(
-    ctx: Context, request: FindCoordinatorRequest
+    ctx: Context, request: FindCoordinatorRequest, topic: str
 ) -> FindCoordinatorResponse:
     try:
-        await ctx.broker.auto_create(OFFSETS_TOPIC)
+        await ctx.broker.auto_create(topic)
     except KafkaError as error:
         if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             return _response(ctx, [_nowhere(key, error) for key in _keys(ctx, request)])
@@ -67,12 +71,11 @@ def _find(ctx: Context, key_type: int, key: str) -> Coordinator:
 
 
 def _leader(ctx: Context, key_type: int, key: str) -> int:
-    if key_type == TRANSACTION:
-        return ctx.broker.node_id
-    if key_type != GROUP:
+    topic = TOPICS.get(key_type)
+    if topic is None:
         message = f"There are no coordinators of type {key_type} here."
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-    partitions = ctx.broker.image.topics[OFFSETS_TOPIC].partitions
+    partitions = ctx.broker.image.topics[topic].partitions
     return partitions[partition_for(key, len(partitions))].leader
 
 

@@ -6,7 +6,6 @@ from ottla.config.definition import (
     BOOLEAN,
     CLASS,
     CLUSTER_WIDE,
-    DAY_MS,
     INT,
     INT_MAX,
     KIB,
@@ -115,27 +114,7 @@ STREAMS: list[Row] = [
 ]
 
 TRANSACTIONS: list[Row] = [
-    ("transaction.state.log.num.partitions", INT, 50, ONE),
-    ("transaction.state.log.replication.factor", SHORT, 1, ONE),
-    ("transaction.state.log.min.isr", INT, 1, ONE),
-    ("transaction.state.log.segment.bytes", INT, 100 * MIB, ONE),
-    ("transaction.state.log.load.buffer.size", INT, 5 * MIB, ONE),
-    ("transaction.max.timeout.ms", INT, 900000, ONE),
-    ("transactional.id.expiration.ms", INT, 7 * DAY_MS, ONE),
-    ("transaction.partition.verification.enable", BOOLEAN, True, None, WIDE),
     ("transaction.two.phase.commit.enable", BOOLEAN, False, None),
-    (
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
-        INT,
-        10000,
-        ONE,
-    ),
-    (
-        "transaction.remove.expired.transaction.cleanup.interval.ms",
-        INT,
-        3600000,
-        ONE,
-    ),
     ("add.partitions.to.txn.retry.backoff.ms", INT, 20, ONE),
     ("add.partitions.to.txn.retry.backoff.max.ms", INT, 100, ZERO),
 ]

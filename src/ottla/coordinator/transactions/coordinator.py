@@ -62,6 +62,10 @@ class TransactionCoordinator:
         self._loading.pop(partition, None)
         self.shards.pop(partition, None)
 
+    def is_loading(self, shard: TransactionShard) -> bool:
+        """Whether it is still this shard that is being loaded for its partition."""
+        return self._loading.get(shard.partition) is shard
+
     def shard_of(self, transactional_id: str) -> TransactionShard:
         partition = partition_for(transactional_id, self.partition_count)
         shard = self.shards.get(partition)

@@ -1,0 +1,16 @@
+"""DescribeTransactions (key 65), v0.
+
+The state of transactions by their ids, and the partitions that still wait for their ends (KIP-664).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.context import Context
+from ottla.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+
+
+def handle(ctx: Context, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+    return ctx.broker.transactions.coordinator.describe(request.transactional_ids)

@@ -1,0 +1,61 @@
+"""EndTxn (key 26), v0 to v5.
+
+Commits or aborts a transaction. Answered when the decision is stored; its markers follow.
+
+v2  PRODUCER_FENCED        v5  the epoch is raised, and told (KIP-890)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Final
+
+from ottla.broker.context import Context
+from ottla.broker.journal import Answer, then
+from ottla.coordinator.transactions.outcome import Result
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+FENCED_FROM: Final = 2
+EPOCH_BUMP_FROM: Final = 5
+
+
+def handle(ctx: Context, request: EndTxnRequest) -> EndTxnResponse | Awaitable[EndTxnResponse]:
+    # A producer whose epochs have run out gets a new id with the end of its transaction.
+    if not ctx.broker.producer_ids.at_hand:
+        return _fill_and_end(ctx, request)
+    return _end(ctx, request)
+
+
+async def _fill_and_end(ctx: Context, request: EndTxnRequest) -> EndTxnResponse:
+    try:
+        await ctx.broker.producer_ids.fill()
+    except KafkaError as error:
+        return _response(ctx, Result(error.code))
+    ctx.now_ms = ctx.broker.clock.now_ms()
+    answer = _end(ctx, request)
+    return answer if isinstance(answer, EndTxnResponse) else await answer
+
+
+def _end(ctx: Context, request: EndTxnRequest) -> EndTxnResponse | Awaitable[EndTxnResponse]:
+    transactions, answer = ctx.broker.transactions, Answer[Result]()
+    outcome = transactions.coordinator.end(
+        request.transactional_id,
+        producer_id=request.producer_id,
+        epoch=request.producer_epoch,
+        commit=request.committed,
+        client_version=2 if ctx.version >= EPOCH_BUMP_FROM else 0,
+        token=answer,
+        now_ms=ctx.now_ms,
+    )
+    transactions.carry_out(outcome, ctx.now_ms)
+    return then(answer.result(), lambda result: _response(ctx, result))
+
+
+def _response(ctx: Context, result: Result) -> EndTxnResponse:
+    code = result.code
+    if code is ErrorCode.PRODUCER_FENCED and ctx.version < FENCED_FROM:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return EndTxnResponse(
+        error_code=code, producer_id=result.producer_id, producer_epoch=result.producer_epoch
+    )

@@ -1,0 +1,15 @@
+"""ListTransactions (key 66), v0 to v2.
+
+The transactional ids that this broker coordinates, and where they are (KIP-664).
+
+v1  a filter by duration (KIP-994)      v2  a filter by a pattern of ids (KIP-1152)
+"""
+
+from __future__ import annotations
+
+from ottla.broker.context import Context
+from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+
+def handle(ctx: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    return ctx.broker.transactions.coordinator.list_transactions(request, now_ms=ctx.now_ms)

@@ -1,0 +1,328 @@
+"""Transactions on a real broker: the log, the markers, the timer, and starting again."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from transaction_client import TransactionClient, play
+
+from ottla.broker import journal
+from ottla.broker import transactions as driver
+from ottla.coordinator.keys import OFFSETS_TOPIC, partition_for
+from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.list_transactions import ListTransactionsRequest
+
+NONE = ErrorCode.NONE
+
+
+def test_the_topic_is_made_as_kafka_makes_it(tmp_path: Path) -> None:
+    async def act(client: TransactionClient) -> None:
+        topic = client.broker.image.topics[TRANSACTIONS_TOPIC]
+        assert len(topic.partitions) == 3
+        assert topic.configs == {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": "1",
+            "segment.bytes": "104857600",
+            "unclean.leader.election.enable": "false",
+        }
+
+    play(tmp_path, act)
+
+
+def test_commit_writes_a_marker_to_every_partition_of_the_transaction(tmp_path: Path) -> None:
+    async def act(client: TransactionClient) -> None:
+        assert await client.init() is NONE
+        assert await client.add(("t", 0), ("t", 1)) == [NONE, NONE]
+        assert await client.add_offsets("g") is ErrorCode.NONE
+        assert await client.state() == "Ongoing"
+        assert await client.end(True) is NONE
+        assert await client.state() == "CompleteCommit"
+        assert client.epoch == 1
+        for index in (0, 1):
+            assert client.markers("t", index) == [(client.producer_id, 1, True)]
+
+    play(tmp_path, act)
+
+
+def test_a_group_s_partition_is_marked(tmp_path: Path) -> None:
+    async def act(client: TransactionClient) -> None:
+        await client.broker.auto_create(OFFSETS_TOPIC)
+        await client.init()
+        assert await client.add_offsets("g") is NONE
+        assert await client.end(False, version=4) is NONE
+        partition = partition_for("g", 3)
+        assert client.markers(OFFSETS_TOPIC, partition) == [(client.producer_id, 0, False)]
+
+    play(tmp_path, act)
+
+
+def test_a_second_producer_fences_the_first_in_the_words_of_its_version(tmp_path: Path) -> None:
+    async def act(client: TransactionClient) -> None:
+        await client.init()
+        await client.add(("t", 0))
+        second = TransactionClient(client.broker)
+        assert await second.init() is ErrorCode.CONCURRENT_TRANSACTIONS
+        assert await second.init() is NONE
+        assert second.producer_id == client.producer_id
+        assert second.epoch == 2  # one for the abort, one for the newcomer
+        assert await client.add(("t", 1)) == [ErrorCode.PRODUCER_FENCED]
+        assert await client.add(("t", 1), version=1) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+        assert await client.add_offsets("g", version=1) is ErrorCode.INVALID_PRODUCER_EPOCH
+        assert await client.end(True, version=4) is ErrorCode.PRODUCER_FENCED
+        assert await client.end(True, version=1) is ErrorCode.INVALID_PRODUCER_EPOCH
+        assert await client.init(resume=True) is ErrorCode.PRODUCER_FENCED
+        assert await client.init(resume=True, version=3) is ErrorCode.INVALID_PRODUCER_EPOCH
+        assert client.markers("t", 0) == [(client.producer_id, 1, False)]
+
+    play(tmp_path, act)
+
+
+def test_nothing_is_added_where_one_partition_does_not_exist(tmp_path: Path) -> None:
+    async def act(client: TransactionClient) -> None:
+        await client.init()
+        codes = await client.add(("t", 0), ("t", 7), ("u", 0))
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert codes == [ErrorCode.OPERATION_NOT_ATTEMPTED, unknown, unknown]
+        assert await client.state() == "Empty"
+
+    play(tmp_path, act)
+
+
+def test_brokers_ask_for_several_transactions_at_once(tmp_path: Path) -> None:
+    async def act(client: TransactionClient) -> None:
+        other = TransactionClient(client.broker, "y")
+        await client.init()
+        await other.init()
+        await client.add(("t", 0))
+
+        def transaction(
+            each: TransactionClient, verify_only: bool
+        ) -> AddPartitionsToTxnTransaction:
+            topics = [AddPartitionsToTxnTopic("t", [0, 1])]
+            return AddPartitionsToTxnTransaction(
+                each.transactional_id, each.producer_id, each.epoch, verify_only, topics
+            )
+
+        request = AddPartitionsToTxnRequest(
+            transactions=[transaction(client, True), transaction(other, False)]
+        )
+        response = await client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, request)
+        codes = {
+            result.transactional_id: [
+                ErrorCode(each.partition_error_code)
+                for each in result.topic_results[0].results_by_partition
+            ]
+            for result in response.results_by_transaction
+        }
+        assert codes == {"x": [NONE, ErrorCode.TRANSACTION_ABORTABLE], "y": [NONE, NONE]}
+
+    play(tmp_path, act)
+
+
+def test_verify_adds_for_transaction_version_2_and_only_looks_else(tmp_path: Path) -> None:
+    async def act(client: TransactionClient) -> None:
+        await client.init()
+        transactions = client.broker.transactions
+        who = (client.transactional_id, client.producer_id, client.epoch)
+        aborted = {("t", 0): ErrorCode.TRANSACTION_ABORTABLE}
+        assert transactions.verify(*who, [("t", 0)], add=False, now_ms=1) == aborted
+        assert transactions.verify(*who, [("t", 0)], add=True, now_ms=1) == {("t", 0): NONE}
+        assert await client.state() == "Ongoing"
+        before = client.record_count()
+        assert transactions.verify(*who, [("t", 0)], add=True, now_ms=1) == {("t", 0): NONE}
+        assert client.record_count() == before  # it is in there already
+        assert transactions.verify(*who, [("t", 0)], add=False, now_ms=1) == {("t", 0): NONE}
+        fenced = transactions.verify("x", client.producer_id, 9, [("t", 0)], add=True, now_ms=1)
+        assert fenced == {("t", 0): ErrorCode.PRODUCER_FENCED}
+
+    play(tmp_path, act)
+
+
+def test_a_transaction_that_is_open_too_long_is_aborted(tmp_path: Path) -> None:
+    async def act(client: TransactionClient) -> None:
+        await client.init(timeout_ms=20)
+        await client.add(("t", 0))
+        while await client.state() != "CompleteAbort":
+            await asyncio.sleep(0.01)
+        assert client.markers("t", 0) == [(client.producer_id, 1, False)]
+        assert await client.end(True) is ErrorCode.INVALID_TXN_STATE
+        assert await client.end(False) is NONE
+        assert client.epoch == 1
+
+    play(tmp_path, act, transaction_abort_timed_out_transaction_cleanup_interval_ms="50")
+
+
+def test_what_was_decided_is_finished_by_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process ends between the decision and its markers: all of them are written."""
+
+    async def decide(client: TransactionClient) -> None:
+        await client.init()
+        await client.add(("t", 0), ("t", 1))
+        with monkeypatch.context() as patch:
+            # The first marker is written, then the power is cut.
+            write, calls = driver.write_marker, iter((True,))
+
+            def write_once(*args: object, **more: object) -> ErrorCode:
+                if next(calls, False):
+                    return write(*args, **more)  # type: ignore[arg-type]
+                return ErrorCode.KAFKA_STORAGE_ERROR
+
+            patch.setattr(driver, "write_marker", write_once)
+            assert await client.end(True) is NONE
+        assert await client.state() == "PrepareCommit"
+        assert await client.init() is ErrorCode.CONCURRENT_TRANSACTIONS
+
+    async def check(client: TransactionClient) -> None:
+        assert await client.state() == "CompleteCommit"
+        assert {marker for index in (0, 1) for marker in client.markers("t", index)} == {
+            (client.producer_id, 1, True)
+        }
+        assert await client.init() is NONE
+        assert client.epoch == 2
+
+    play(tmp_path, decide, check)
+
+
+def test_an_open_transaction_goes_on_after_a_restart(tmp_path: Path) -> None:
+    async def begin(client: TransactionClient) -> None:
+        await client.init()
+        await client.add(("t", 1))
+
+    async def finish(client: TransactionClient) -> None:
+        assert await client.state() == "Ongoing"
+        assert await client.end(False, version=4) is NONE
+        assert client.markers("t", 1) == [(client.producer_id, 0, False)]
+
+    play(tmp_path, begin, finish)
+
+
+def test_a_marker_that_cannot_be_written_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(client: TransactionClient) -> None:
+        await client.init()
+        await client.add(("t", 0))
+        with monkeypatch.context() as patch:
+            patch.setattr(driver, "write_marker", lambda *_, **__: ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            assert await client.end(True) is NONE
+        assert await client.state() == "PrepareCommit"
+        while await client.state() != "CompleteCommit":
+            await asyncio.sleep(0.02)
+        assert client.markers("t", 0) == [(client.producer_id, 1, True)]
+
+    play(tmp_path, act)
+
+
+def test_a_deleted_topic_needs_no_marker(tmp_path: Path) -> None:
+    async def act(client: TransactionClient) -> None:
+        await client.init()
+        await client.add(("t", 0), ("t", 1))
+        await client.broker.controller.delete_topics(["t"])
+        assert await client.end(True) is NONE
+        assert await client.state() == "CompleteCommit"
+
+    play(tmp_path, act)
+
+
+def test_a_decision_that_could_not_be_stored_was_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(client: TransactionClient) -> None:
+        await client.init()
+        await client.add(("t", 0))
+
+        def full(*args: object, **more: object) -> None:
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(driver, "append", full)
+            assert await client.end(True) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert await client.state() == "Ongoing"
+            assert client.markers("t", 0) == []
+        assert await client.end(True) is NONE
+        assert client.markers("t", 0) == [(client.producer_id, 1, True)]
+
+    play(tmp_path, act)
+
+
+def test_large_logs_are_loaded_beside_the_broker_s_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "LOAD_AT_ONCE_BYTES_MAX", 0)
+
+    async def write(client: TransactionClient) -> None:
+        while await client.init() is not NONE:
+            await asyncio.sleep(0)
+
+    async def read(client: TransactionClient) -> None:
+        listing = await client.ask(ApiKey.LIST_TRANSACTIONS, ListTransactionsRequest())
+        assert listing.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert await client.state() == "COORDINATOR_LOAD_IN_PROGRESS"
+        while await client.state() != "Empty":
+            await asyncio.sleep(0)
+
+    play(tmp_path, write, read)
+
+
+def test_a_partition_that_cannot_be_read_is_not_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def write(client: TransactionClient) -> None:
+        await client.init()
+        monkeypatch.setattr(journal, "_read", _damaged)
+
+    async def read(client: TransactionClient) -> None:
+        assert await client.state() == "NOT_COORDINATOR"
+
+    play(tmp_path, write, read)
+
+
+def _damaged(data: bytes, offset: int) -> None:
+    raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "damaged")
+
+
+def test_requests_that_make_no_sense(tmp_path: Path) -> None:
+    async def act(client: TransactionClient) -> None:
+        assert await client.init(timeout_ms=0) is ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        assert await client.init(timeout_ms=900_001) is ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        assert await client.add(("t", 0)) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+        assert await client.end(True) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert await client.state() == "TRANSACTIONAL_ID_NOT_FOUND"
+        nameless = TransactionClient(client.broker, "")
+        assert await nameless.init() is ErrorCode.INVALID_REQUEST
+        assert await nameless.end(True) is ErrorCode.INVALID_REQUEST
+        assert await nameless.state() == "INVALID_REQUEST"
+        half = InitProducerIdRequest("x", 1000, 7, -1)
+        response = await client.ask(ApiKey.INIT_PRODUCER_ID, half)
+        assert response.error_code == ErrorCode.INVALID_REQUEST
+
+    play(tmp_path, act)
+
+
+def test_producer_ids_come_from_the_store_when_the_block_is_used_up(tmp_path: Path) -> None:
+    async def act(client: TransactionClient) -> None:
+        assert not client.broker.producer_ids.at_hand
+        assert await client.init() is NONE
+        ids = client.broker.producer_ids
+        while ids.at_hand:
+            ids.take()
+        with pytest.raises(KafkaError):
+            ids.take()
+        await client.add(("t", 0))
+        assert await client.end(True) is NONE
+        assert ids.at_hand
+
+    play(tmp_path, act)
