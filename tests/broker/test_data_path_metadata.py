@@ -162,7 +162,7 @@ def test_versions_that_have_ids_and_may_not_use_them(tmp_path: Path, version: in
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_internal_topics_are_made_as_they_should_be_or_not_at_all(
+def test_internal_topics_are_made_as_they_should_be(
     tmp_path: Path, version: int
 ) -> None:
     async def act(client: Client) -> None:
@@ -172,7 +172,9 @@ def test_internal_topics_are_made_as_they_should_be_or_not_at_all(
         if version >= 1:
             assert offsets.is_internal
         assert client.broker.image.topics[OFFSETS_TOPIC].configs["cleanup.policy"] == "compact"
-        assert code(transactions) == "UNKNOWN_TOPIC_OR_PARTITION"
+        assert (code(transactions), len(transactions.partitions)) == ("NONE", 50)
+        configs = client.broker.image.topics["__transaction_state"].configs
+        assert configs["compression.type"] == "uncompressed"
 
     run(tmp_path, act)
 

@@ -241,9 +241,9 @@ def test_no_producer_id_is_given_twice(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_transactions_are_refused_at_once(tmp_path: Path, version: int) -> None:
+def test_who_has_not_looked_for_the_coordinator_is_told_to(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
-        for name, expected in (("mine", "UNSUPPORTED_VERSION"), ("", "INVALID_REQUEST")):
+        for name, expected in (("mine", "NOT_COORDINATOR"), ("", "INVALID_REQUEST")):
             request = InitProducerIdRequest(name, 1000)
             told = await client.ask(ApiKey.INIT_PRODUCER_ID, request, version)
             assert (code(told), told.producer_id, told.producer_epoch) == (expected, -1, -1)
