@@ -162,9 +162,7 @@ def test_versions_that_have_ids_and_may_not_use_them(tmp_path: Path, version: in
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_internal_topics_are_made_as_they_should_be(
-    tmp_path: Path, version: int
-) -> None:
+def test_internal_topics_are_made_as_they_should_be(tmp_path: Path, version: int) -> None:
     async def act(client: Client) -> None:
         told = await ask(client, version, OFFSETS_TOPIC, "__transaction_state")
         offsets, transactions = told.topics
