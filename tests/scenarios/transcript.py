@@ -14,7 +14,10 @@ Events (options are key=value, and stay as they were for a client until changed)
     sync a b ...        the leader says who gets what: a=t-0,t-1 b=t-2
     heartbeat a         leave a b       (leave instance=i leaves by the instance alone)
     commit a t-0=5      generation=-1 commits as a consumer without a group; metadata=
-    fetch g t-0 t-1     without partitions: all
+    fetch g t-0 t-1     without partitions: all; stable=true refuses what a transaction may change
+    txn-commit p1 t-0=5 producer 1 commits in its transaction; group= metadata= member=a (KIP-447:
+                        with the member id and generation of a), and its records begin with `p1`
+    end p1 commit       the marker of producer 1 is in the log (or: end p1 abort)
     offsets-delete g t-0                list state=Stable       describe g      delete g h
     forget t            the topic was deleted
     wait 3000           milliseconds pass, and what is due happens
@@ -30,6 +33,7 @@ are `<client>-<n>`. `forget-id a` makes the client `a` start anew.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ottla.coordinator.describing import described, described_unknown, listed
@@ -72,6 +76,12 @@ from ottla.wire.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 from ottla.wire.primitives import ZERO_UUID, Message, Writer
 
 START_MS = 1_700_000_000_000
@@ -102,7 +112,7 @@ class Client:
 class Play:
     def __init__(self) -> None:
         self.now_ms = START_MS
-        self.log: list[tuple[bytes, bytes | None]] = []
+        self.log: list[Callable[[GroupShard], None]] = []  # how to load each part of it
         self.clients: dict[str, Client] = {}
         self.said: list[str] = []
         self.failure: ErrorCode | None = None
@@ -148,7 +158,8 @@ class Play:
 
     def do_restart(self, names: list[str], options: dict[str, str]) -> None:
         self.shard = self.new_shard()
-        self.shard.load(Record(key=key, value=value) for key, value in self.log)
+        for load in self.log:
+            load(self.shard)
         self.carry_out(self.shard.loaded(self.now_ms))
 
     def do_unload(self, names: list[str], options: dict[str, str]) -> None:
@@ -249,15 +260,51 @@ class Play:
             )
         )
 
+    def do_txn_commit(self, names: list[str], options: dict[str, str]) -> None:
+        (name,) = names
+        member = self.client(options.pop("member")) if "member" in options else None
+        generation = -1 if member is None else member.generation
+        generation = int(options.pop("generation", generation))
+        group = options.pop("group", "g")
+        metadata = options.pop("metadata", None)
+        topics: dict[str, TxnOffsetCommitRequestTopic] = {}
+        for place, offset in options.items():
+            topic, index = place.rsplit("-", 1)
+            partition = TxnOffsetCommitRequestPartition(int(index), int(offset), -1, metadata)
+            asked = topics.setdefault(topic, TxnOffsetCommitRequestTopic(topic))
+            asked.partitions.append(partition)
+        request = TxnOffsetCommitRequest(
+            "id-" + name,
+            group,
+            int(name[1:]),
+            0,
+            generation,
+            "" if member is None else member.member_id,
+            None if member is None else member.instance,
+            list(topics.values()),
+        )
+        token = (name, "commit")
+        self.carry_out(
+            self.shard.txn_offset_commit(request, version=5, token=token, now_ms=self.now_ms)
+        )
+
+    def do_end(self, names: list[str], options: dict[str, str]) -> None:
+        producer_id, commit = int(names[0][1:]), names[1] == "commit"
+        self.shard.end_transaction(producer_id, commit=commit)
+        self.log.append(lambda shard: shard.load_end(producer_id, commit=commit))
+
     def do_fetch(self, names: list[str], options: dict[str, str]) -> None:
         group, *partitions = names
         topics = [
             OffsetFetchRequestTopics(name.rsplit("-", 1)[0], ZERO_UUID, [int(name.rsplit("-")[-1])])
             for name in partitions
         ]
-        for topic in self.shard.offset_fetch(group, topics if partitions else None):
+        stable = options.get("stable") == "true"
+        for topic in self.shard.offset_fetch(group, topics if partitions else None, stable=stable):
             for p in topic.partitions:
                 extra = f" ({p.metadata})" if p.metadata else ""
+                if p.error_code:
+                    extra = f" {ErrorCode(p.error_code).name}"
                 self.say(f"{topic.name}-{p.partition_index} {p.committed_offset}{extra}")
 
     def do_offsets_delete(self, names: list[str], options: dict[str, str]) -> None:
@@ -308,11 +355,17 @@ class Play:
                 replies = self.shard.failed(outcome, self.failure, now_ms=self.now_ms)
                 self.failure = None
             else:
-                self.log.extend(outcome.records)
-                for key, value in outcome.records:
-                    self.say(shown_record(key, value))
+                self.store(outcome)
         for token, message in replies:
             self.tell(token, message)
+
+    def store(self, outcome: Outcome) -> None:
+        records = [Record(key=key, value=value) for key, value in outcome.records]
+        producer_id = -1 if outcome.producer is None else outcome.producer[0]
+        self.log.append(lambda shard: shard.load(records, producer_id))
+        for key, value in outcome.records:
+            line = shown_record(key, value)
+            self.say(line if producer_id < 0 else f"p{producer_id} {line}")
 
     def tell(self, token: object, message: Message) -> None:
         assert isinstance(token, tuple)
@@ -327,7 +380,11 @@ class Play:
                 return f"NONE gets {message.assignment.decode() or 'nothing'}"
             case LeaveGroupResponse(error_code=0):
                 return " ".join(ErrorCode(member.error_code).name for member in message.members)
-            case OffsetCommitResponse() | OffsetDeleteResponse(error_code=0):
+            case (
+                OffsetCommitResponse()
+                | TxnOffsetCommitResponse()
+                | OffsetDeleteResponse(error_code=0)
+            ):
                 return " ".join(
                     f"{topic.name}-{part.partition_index} {ErrorCode(part.error_code).name}"
                     for topic in message.topics

@@ -12,17 +12,16 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from ottla.broker.journal import LOAD_AT_ONCE_BYTES_MAX, Alarm, Answer, append, stored
+from ottla.broker.journal import LOAD_AT_ONCE_BYTES_MAX, Alarm, Answer, Stored, append, stored
 from ottla.cluster.decisions import NewTopic
 from ottla.cluster.image import Image, Topic
 from ottla.coordinator.coordinator import GroupCoordinator
 from ottla.coordinator.group import GroupConfig
 from ottla.coordinator.keys import OFFSETS_TOPIC
 from ottla.coordinator.kinds import Topics, TopicView
-from ottla.coordinator.outcome import Outcome, RecordBytes, Reply
+from ottla.coordinator.outcome import Outcome, Reply
 from ottla.coordinator.shard import GroupShard
 from ottla.errors import KafkaError
-from ottla.records.record import Record
 from ottla.replica.partition import Partition
 
 if TYPE_CHECKING:
@@ -126,8 +125,8 @@ class Groups:
 
     def _load_now(self, partition: Partition, shard: GroupShard, now_ms: int) -> None:
         try:
-            for records in self._stored(partition):
-                shard.load(records)
+            for batches in self._stored(partition):
+                _load_batches(shard, batches)
         except Exception as error:
             _say_unreadable(partition, error)
             self.coordinator.unload(partition.index)
@@ -138,8 +137,8 @@ class Groups:
         """A chunk at a time, so that the broker serves others meanwhile."""
         coordinator = self.coordinator
         try:
-            for records in self._stored(partition):
-                shard.load(records)
+            for batches in self._stored(partition):
+                _load_batches(shard, batches)
                 await asyncio.sleep(0)
         except Exception as error:
             _say_unreadable(partition, error)
@@ -149,18 +148,9 @@ class Groups:
             now_ms = self._broker.clock.now_ms()
             self.carry_out(coordinator.end_load(partition.index, now_ms), now_ms)
 
-    def _stored(self, partition: Partition) -> Iterator[list[Record]]:
-        """The records of a partition in order, as many at a time as the load buffer holds.
-
-        A transaction's offsets are not among them: they wait for its marker.
-        """
-        for batches in stored(partition, size_max=self._broker.config.offsets_load_buffer_size):
-            yield [
-                record
-                for batch in batches
-                if not batch.header.transactional
-                for record in batch.records
-            ]
+    def _stored(self, partition: Partition) -> Iterator[list[Stored]]:
+        """The batches of a partition in order, as many at a time as the load buffer holds."""
+        return stored(partition, size_max=self._broker.config.offsets_load_buffer_size)
 
     def _unload(self) -> None:
         for partition in range(self.coordinator.partition_count):
@@ -173,7 +163,7 @@ class Groups:
         replies = outcome.replies
         if outcome.records:
             try:
-                self._append(outcome.partition, outcome.records, now_ms)
+                self._append(outcome, now_ms)
             except KafkaError as error:
                 where = f"{OFFSETS_TOPIC}-{outcome.partition}"
                 log.warning("%s: what groups did could not be stored: %s", where, error)
@@ -183,10 +173,19 @@ class Groups:
         if shard is not None:
             self._alarm.set(shard.next_deadline_ms(), now_ms)
 
-    def _append(self, index: int, records: list[RecordBytes], now_ms: int) -> None:
-        partition = self._broker.partitions.find(OFFSETS_TOPIC, index)
+    def _append(self, outcome: Outcome, now_ms: int) -> None:
+        partition = self._broker.partitions.find(OFFSETS_TOPIC, outcome.partition)
         codec = self._broker.config.offsets_topic_compression_codec
-        append(partition, records, now_ms, codec=codec)
+        append(partition, outcome.records, now_ms, codec=codec, producer=outcome.producer)
+
+    def transaction_ended(self, index: int, producer_id: int, *, commit: bool) -> None:
+        """A marker is in a partition of `__consumer_offsets`: what it decides holds from now on.
+
+        A partition that is being read will be found to have it; so will it be by the next broker.
+        """
+        shard = self.coordinator.shards.get(index)
+        if shard is not None:
+            shard.end_transaction(producer_id, commit=commit)
 
     def _answer(self, replies: Iterable[Reply]) -> None:
         for answer, message in replies:
@@ -218,6 +217,16 @@ def _view(topics: Mapping[str, Topic]) -> Topics:
     return Topics(
         {name: TopicView(topic.id, len(topic.partitions)) for name, topic in topics.items()}
     )
+
+
+def _load_batches(shard: GroupShard, batches: list[Stored]) -> None:
+    for header, records, marker in batches:
+        if marker is not None:
+            shard.load_end(header.producer_id, commit=marker.commit)
+        elif header.transactional:
+            shard.load(records, header.producer_id)
+        else:
+            shard.load(records)
 
 
 def _say_unreadable(partition: Partition, error: Exception) -> None:

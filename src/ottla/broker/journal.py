@@ -13,7 +13,15 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import BATCH_OVERHEAD, BatchHeader, Origin, build_batch, read_header
+from ottla.records.batch import (
+    BATCH_OVERHEAD,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    Origin,
+    build_batch,
+    read_header,
+)
 from ottla.records.control import Marker, read_marker
 from ottla.records.record import Record, read_records
 from ottla.replica.partition import Partition
@@ -100,12 +108,24 @@ class Alarm:
         self.set(self._ring(now_ms), now_ms)
 
 
-def append(partition: Partition, records: list[RecordBytes], now_ms: int, *, codec: int) -> None:
-    """A coordinator's records, as one batch."""
+def append(
+    partition: Partition,
+    records: list[RecordBytes],
+    now_ms: int,
+    *,
+    codec: int,
+    producer: tuple[int, int] | None = None,
+) -> None:
+    """A coordinator's records, as one batch; with a producer's id and epoch, in its transaction."""
+    producer_id, producer_epoch = producer or (NO_PRODUCER_ID, -1)
     for batch in _batches(records, partition.log.config.max_message_bytes):
         data = build_batch(
             [Record(timestamp=now_ms, key=key, value=value) for key, value in batch],
             compression=codec,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=NO_SEQUENCE if producer is None else 0,  # as Kafka does; none counts them
+            transactional=producer is not None,
         )
         partition.append(memoryview(bytearray(data)), now_ms, origin=Origin.COORDINATOR)
 

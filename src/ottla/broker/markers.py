@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.coordinator.keys import OFFSETS_TOPIC
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.control import Marker
 
@@ -39,4 +40,6 @@ def write_marker(
         )
     except KafkaError as error:
         return error.code
+    if topic == OFFSETS_TOPIC:
+        broker.groups.transaction_ended(index, producer_id, commit=commit)
     return ErrorCode.NONE

@@ -14,7 +14,12 @@ from ottla.coordinator.group import Group, GroupConfig
 from ottla.coordinator.keys import is_recordable, partition_for
 from ottla.coordinator.kinds import NO_TOPICS, Topics
 from ottla.coordinator.outcome import Outcome, Reply, Token
-from ottla.coordinator.replies import commit_error, fetch_error, join_error
+from ottla.coordinator.replies import (
+    commit_error,
+    fetch_error,
+    join_error,
+    txn_commit_error,
+)
 from ottla.coordinator.shard import GroupShard
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
@@ -31,6 +36,7 @@ from ottla.wire.messages.offset_commit import OffsetCommitRequest
 from ottla.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from ottla.wire.primitives import Message
 
 
@@ -176,8 +182,17 @@ class GroupCoordinator:
             return _answered(token, commit_error(request.topics, error.code))
         return shard.offset_commit(request, version=version, token=token, now_ms=now_ms)
 
+    def txn_offset_commit(
+        self, request: TxnOffsetCommitRequest, *, version: int, token: Token, now_ms: int
+    ) -> Outcome:
+        try:
+            shard = self._member_shard(request.group_id)
+        except KafkaError as error:
+            return _answered(token, txn_commit_error(request.topics, error.code))
+        return shard.txn_offset_commit(request, version=version, token=token, now_ms=now_ms)
+
     def offset_fetch(
-        self, request: OffsetFetchRequestGroup, *, version: int
+        self, request: OffsetFetchRequestGroup, *, version: int, stable: bool = False
     ) -> OffsetFetchResponseGroup:
         group_id = request.group_id
         try:
@@ -185,7 +200,8 @@ class GroupCoordinator:
             shard.check_fetch(group_id, request.member_id, request.member_epoch)
         except KafkaError as error:
             return fetch_error(group_id, request.topics, error.code, version)
-        return OffsetFetchResponseGroup(group_id, shard.offset_fetch(group_id, request.topics))
+        topics = shard.offset_fetch(group_id, request.topics, stable=stable)
+        return OffsetFetchResponseGroup(group_id, topics)
 
     def offset_delete(self, request: OffsetDeleteRequest, *, token: Token, now_ms: int) -> Outcome:
         try:

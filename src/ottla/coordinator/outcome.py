@@ -26,12 +26,16 @@ RecordBytes = tuple[bytes, bytes | None]  # key, and value or None for a tombsto
 
 
 class Outcome:
-    """`partition` of `__consumer_offsets` gets the records; it is -1 where there can be none."""
+    """`partition` of `__consumer_offsets` gets the records; it is -1 where there can be none.
 
-    __slots__ = ("partition", "records", "replies", "undo")
+    With a `producer`, its id and epoch, they belong to that producer's transaction.
+    """
+
+    __slots__ = ("partition", "producer", "records", "replies", "undo")
 
     def __init__(self, partition: int = -1) -> None:
         self.partition = partition
+        self.producer: tuple[int, int] | None = None
         self.records: list[RecordBytes] = []
         self.replies: list[Reply] = []
         self.undo: list[Undo] = []

@@ -22,6 +22,12 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from ottla.wire.messages.sync_group import SyncGroupResponse
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from ottla.wire.primitives import Message
 
 
@@ -65,6 +71,23 @@ def commit_error(topics: list[OffsetCommitRequestTopic], code: ErrorCode) -> Off
     )
 
 
+def txn_commit_error(
+    topics: list[TxnOffsetCommitRequestTopic], code: ErrorCode
+) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                topic.name,
+                [
+                    TxnOffsetCommitResponsePartition(partition.partition_index, code)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in topics
+        ]
+    )
+
+
 def fetch_error(
     group_id: str, topics: list[OffsetFetchRequestTopics] | None, code: ErrorCode, version: int
 ) -> OffsetFetchResponseGroup:
@@ -100,7 +123,7 @@ def refused(message: Message, code: ErrorCode) -> Message:
             return LeaveGroupResponse(error_code=code)
         case OffsetDeleteResponse():
             return OffsetDeleteResponse(error_code=code)
-        case OffsetCommitResponse():
+        case OffsetCommitResponse() | TxnOffsetCommitResponse():
             for topic in message.topics:
                 for partition in topic.partitions:
                     partition.error_code = code

@@ -10,7 +10,8 @@ under the token that it came with. Reads, which neither wait nor write, are answ
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from ottla.coordinator.deadlines import Deadlines, Key
@@ -26,6 +27,7 @@ from ottla.coordinator.keys import (
     read_offset_value,
 )
 from ottla.coordinator.kinds import NO_TOPICS, AnyGroup, Commit, Topics
+from ottla.coordinator.loading import NO_PRODUCER_ID, Loading
 from ottla.coordinator.membership import heartbeat, leave, leaving, left, sync
 from ottla.coordinator.offsets import Offsets
 from ottla.coordinator.outcome import Outcome, Reply, Token, Turn, coordinator_code
@@ -44,7 +46,7 @@ from ottla.coordinator.rebalance import (
     session_key,
     sync_key,
 )
-from ottla.coordinator.replies import commit_error, join_error, refused
+from ottla.coordinator.replies import commit_error, join_error, refused, txn_commit_error
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.record import Record
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
@@ -55,6 +57,7 @@ from ottla.wire.messages.offset_commit import OffsetCommitRequest
 from ottla.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.wire.messages.offset_fetch import OffsetFetchRequestTopics, OffsetFetchResponseTopics
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 _log = logging.getLogger("ottla.coordinator")
 
@@ -70,7 +73,7 @@ class GroupShard:
 
     __slots__ = (
         "_deadlines",
-        "_latest",
+        "_loading",
         "_uuid",
         "config",
         "groups",
@@ -87,26 +90,28 @@ class GroupShard:
         self.topics: Topics = NO_TOPICS  # of the cluster, as the last image has them
         self._deadlines = Deadlines()
         self._uuid = uuid
-        self._latest: dict[bytes, bytes | None] = {}  # while loading: the last value of each key
+        self._loading = Loading()
 
     # -- loading
 
-    def load(self, records: Iterable[Record]) -> None:
-        """The next records of the partition, oldest first."""
-        latest = self._latest
-        for record in records:
-            if record.key is not None:
-                latest[record.key] = record.value
+    def load(self, records: Iterable[Record], producer_id: int = NO_PRODUCER_ID) -> None:
+        """The next records of the partition, oldest first; a transaction's, with its producer."""
+        self._loading.add(records, producer_id)
+
+    def load_end(self, producer_id: int, *, commit: bool) -> None:
+        """The next in the partition is the marker that ends this producer's transaction."""
+        self._loading.end(producer_id, commit=commit)
 
     def loaded(self, now_ms: int) -> Outcome:
         """That was all of it: what stands holds, and everybody's session begins anew."""
-        for key, value in self._latest.items():
+        for key, value in self._loading.latest.items():
             if value is not None:
-                try:
+                with self._skipping():
                     self._restore(key, value, now_ms)
-                except KafkaError as error:
-                    _log.warning("%s-%d: skipped: %s", OFFSETS_TOPIC, self.partition, error)
-        self._latest = {}
+        for key, producer_id, value in self._loading.open():
+            with self._skipping():
+                self._restore_pending(key, value, producer_id, now_ms)
+        self._loading = Loading()
         turn = self._turn(now_ms)
         for group in self.groups.values():
             if not isinstance(group, Group):
@@ -127,6 +132,24 @@ class GroupShard:
                     self.groups[group_id] = Group(group_id, now_ms)
             case GroupKey(group_id):
                 self.groups[group_id] = Group.loaded(group_id, read_group_value(value))
+
+    def _restore_pending(
+        self, key: bytes, value: bytes | None, producer_id: int, now_ms: int
+    ) -> None:
+        match read_key(key):
+            case OffsetKey(group_id, topic, partition):
+                offset = None if value is None else read_offset_value(value)
+                self.offsets.pending.put(producer_id, (group_id, topic, partition), offset)
+                if group_id not in self.groups:
+                    self.groups[group_id] = Group(group_id, now_ms)
+
+    @contextmanager
+    def _skipping(self) -> Iterator[None]:
+        """A record that cannot be read is no reason to lose the others."""
+        try:
+            yield
+        except KafkaError as error:
+            _log.warning("%s-%d: skipped: %s", OFFSETS_TOPIC, self.partition, error)
 
     def unload(self) -> list[Reply]:
         """Another broker leads this partition now: whoever waits here has to ask there."""
@@ -169,6 +192,7 @@ class GroupShard:
     def _expire_offsets(self, turn: Turn) -> None:
         """Forget offsets past their retention, and groups that are empty and have none left."""
         count = 0
+        undecided = {group_id for group_id, _, _ in self.offsets.pending}
         for group in list(self.groups.values()):
             for topic, partition in list(self.offsets.expired(group, turn.now_ms, self.config)):
                 if count == _EXPIRED_COUNT_MAX:
@@ -177,7 +201,8 @@ class GroupShard:
                 self.offsets.erase(group.group_id, topic, partition, turn)
                 count += 1
             idle = group.is_empty and not (isinstance(group, Group) and group.pending_join)
-            if idle and group.group_id not in self.offsets.by_group:
+            held = group.group_id in self.offsets.by_group or group.group_id in undecided
+            if idle and not held:
                 self._delete_group(group, turn)
                 count += 1
         due_ms = turn.now_ms + self.config.offsets_retention_check_interval_ms
@@ -297,13 +322,38 @@ class GroupShard:
         turn.reply(token, self.offsets.commit(request, turn))
         return turn.outcome
 
+    def txn_offset_commit(
+        self, request: TxnOffsetCommitRequest, *, version: int, token: Token, now_ms: int
+    ) -> Outcome:
+        """As part of the producer's transaction, which the caller knows to be open (KIP-447)."""
+        turn = self._turn(now_ms)
+        group = self.groups.get(request.group_id)
+        code = ErrorCode.NONE
+        if group is not None:
+            code = group.check_commit(_txn_commit(request, version))
+            if code is ErrorCode.STALE_MEMBER_EPOCH:  # which no version of this API knows
+                code = ErrorCode.ILLEGAL_GENERATION
+        elif request.generation_id < 0:
+            self._create_group(request.group_id, turn)
+        else:
+            code = ErrorCode.ILLEGAL_GENERATION
+        if code is ErrorCode.NONE:
+            turn.reply(token, self.offsets.commit_pending(request, turn))
+        else:
+            turn.reply(token, txn_commit_error(request.topics, code))
+        return turn.outcome
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """The marker of this producer's transaction is in the shard's partition."""
+        self.offsets.end_transaction(producer_id, commit=commit)
+
     def offset_fetch(
-        self, group_id: str, topics: list[OffsetFetchRequestTopics] | None
+        self, group_id: str, topics: list[OffsetFetchRequestTopics] | None, *, stable: bool = False
     ) -> list[OffsetFetchResponseTopics]:
         """`None` asks for all that there is. A group that nobody knows has committed nothing."""
         if topics is None:
-            return self.offsets.fetch_all(group_id)
-        return self.offsets.fetch(group_id, topics)
+            return self.offsets.fetch_all(group_id, stable=stable)
+        return self.offsets.fetch(group_id, topics, stable=stable)
 
     def offset_delete(self, request: OffsetDeleteRequest, *, token: Token, now_ms: int) -> Outcome:
         turn = self._turn(now_ms)
@@ -333,8 +383,7 @@ class GroupShard:
             elif not group.is_empty:
                 code = ErrorCode.NON_EMPTY_GROUP
             else:
-                for topic, partition, _ in list(self.offsets.of_group(group_id)):
-                    self.offsets.erase(group_id, topic, partition, turn)
+                self.offsets.erase_group(group_id, turn)
                 self._delete_group(group, turn)
             response.results.append(DeletableGroupResult(group_id, code))
         turn.reply(token, response)
@@ -417,6 +466,21 @@ def _commit(request: OffsetCommitRequest, version: int) -> Commit:
         request.generation_id_or_member_epoch,
         version,
         transactional=False,
+        partitions=lambda: (
+            (topic.name, partition.partition_index)
+            for topic in request.topics
+            for partition in topic.partitions
+        ),
+    )
+
+
+def _txn_commit(request: TxnOffsetCommitRequest, version: int) -> Commit:
+    return Commit(
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+        version,
+        transactional=True,
         partitions=lambda: (
             (topic.name, partition.partition_index)
             for topic in request.topics

@@ -30,20 +30,22 @@ TOPIC_IDS_FROM: Final = 10
 
 def handle(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if ctx.version >= SEVERAL_GROUPS_FROM:
-        return OffsetFetchResponse(groups=[_fetch(ctx, group) for group in request.groups])
+        stable = request.require_stable
+        return OffsetFetchResponse(groups=[_fetch(ctx, group, stable) for group in request.groups])
     topics = None
     if request.topics is not None:
         topics = [
             OffsetFetchRequestTopics(topic.name, partition_indexes=topic.partition_indexes)
             for topic in request.topics
         ]
-    return _as_one(_fetch(ctx, OffsetFetchRequestGroup(request.group_id, topics=topics)))
+    group = OffsetFetchRequestGroup(request.group_id, topics=topics)
+    return _as_one(_fetch(ctx, group, request.require_stable))
 
 
-def _fetch(ctx: Context, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+def _fetch(ctx: Context, group: OffsetFetchRequestGroup, stable: bool) -> OffsetFetchResponseGroup:
     coordinator = ctx.broker.groups.coordinator
     if ctx.version < TOPIC_IDS_FROM:
-        return coordinator.offset_fetch(group, version=ctx.version)
+        return coordinator.offset_fetch(group, version=ctx.version, stable=stable)
     image = ctx.broker.image
     unknown: list[OffsetFetchResponseTopics] = []
     if group.topics is not None:
@@ -51,7 +53,7 @@ def _fetch(ctx: Context, group: OffsetFetchRequestGroup) -> OffsetFetchResponseG
             topic.name = image.topic_name(topic.topic_id)
         unknown = [_unknown(topic) for topic in group.topics if not topic.name]
         group.topics = [topic for topic in group.topics if topic.name]
-    fetched = coordinator.offset_fetch(group, version=ctx.version)
+    fetched = coordinator.offset_fetch(group, version=ctx.version, stable=stable)
     if group.topics is None:
         # A topic that is gone has no id any more by which it could be named.
         fetched.topics = [topic for topic in fetched.topics if topic.name in image.topics]
