@@ -145,3 +145,80 @@ def test_brackets_keep_commas_together() -> None:
     assert parse_configs("a=1,b=[x,y],c=") == {"a": "1", "b": "x,y", "c": ""}
     assert parse_configs("s=[iterations=8192,password=p]") == {"s": "iterations=8192,password=p"}
     assert parse_configs(None) == {}
+
+
+def test_a_groups_configs(configs: Tool, group: str) -> None:
+    missing = f"The group '{group}' doesn't exist and doesn't have dynamic config."
+    assert configs("--describe", "--group", group).lines == [missing]
+    done = configs("--alter", "--group", group, "--add-config", "consumer.session.timeout.ms=50000")
+    assert done.lines == [f"Completed updating config for group {group}."]
+    title, found = configs("--describe", "--entity-type", "groups", "--entity-name", group).lines
+    assert title == f"Dynamic configs for group {group} are:"
+    assert found.startswith(
+        "  consumer.session.timeout.ms=50000 sensitive=false synonyms="
+        "{DYNAMIC_GROUP_CONFIG:consumer.session.timeout.ms=50000, "
+    )
+    everything = configs("--describe", "--group", group, "--all").lines
+    assert everything[0] == f"All configs for group {group} are:"
+    assert len(everything) > 15
+    refused = configs("--alter", "--group", group, "--add-config", "share.isolation.level=x")
+    assert refused.code == 1
+    assert "InvalidConfigurationException: Invalid value x for" in refused.err
+    configs("--alter", "--group", group, "--delete-config", "consumer.session.timeout.ms")
+    assert configs("--describe", "--group", group).lines == [missing]
+
+
+def test_client_metrics(configs: Tool, topic: str) -> None:
+    set_all = "metrics=[a.,b.],interval.ms=1000,match=[client_id=x.*]"
+    done = configs("--alter", "--client-metrics", topic, "--add-config", set_all)
+    assert done.lines == [f"Completed updating config for client-metric {topic}."]
+    source = "sensitive=false synonyms={DYNAMIC_CLIENT_METRICS_CONFIG:"
+    assert configs("--describe", "--client-metrics", topic).lines == [
+        f"Dynamic configs for client-metric {topic} are:",
+        f"  interval.ms=1000 {source}interval.ms=1000}}",
+        f"  match=client_id=x.* {source}match=client_id=x.*}}",
+        f"  metrics=a.,b. {source}metrics=a.,b.}}",
+    ]
+    configs("--alter", "--client-metrics", topic, "--delete-config", "metrics,interval.ms,match")
+    assert configs("--describe", "--client-metrics", topic).lines == [
+        f"The client-metric '{topic}' doesn't exist and doesn't have dynamic config."
+    ]
+
+
+def test_quotas_of_users_and_clients(configs: Tool, topic: str, group: str) -> None:
+    user, client = f"u-{topic}", f"c-{group}"
+    both = ("--entity-type", "users", "--entity-name", user, "--entity-type", "clients")
+    both = (*both, "--entity-name", client)
+    rates = "producer_byte_rate=1024,consumer_byte_rate=2048"
+    done = configs("--alter", "--client", client, "--add-config", rates)
+    assert done.lines == [f"Completed updating config for client {client}."]
+    done = configs("--alter", *both, "--add-config", "request_percentage=50")
+    assert done.lines == [f"Completed updating config for user {user}."]
+    assert configs("--describe", "--client", client).lines == [
+        f"Quota configs for client-id '{client}' are"
+        " consumer_byte_rate=2048.0, producer_byte_rate=1024.0"
+    ]
+    assert configs("--describe", *both).lines == [
+        f"Quota configs for user-principal '{user}', client-id '{client}' are"
+        " request_percentage=50.0"
+    ]
+    assert configs("--describe", "--user", user).lines == []
+    configs("--alter", *both, "--delete-config", "request_percentage")
+    again = configs("--alter", *both, "--delete-config", "request_percentage")
+    assert (again.code, again.err) == (1, "Invalid config(s): request_percentage\n")
+    names = "producer_byte_rate,consumer_byte_rate"
+    configs("--alter", "--client", client, "--delete-config", names)
+    assert configs("--describe", "--client", client).lines == []
+
+
+def test_quotas_of_addresses(configs: Tool) -> None:
+    configs("--alter", "--ip", "127.9.9.9", "--add-config", "connection_creation_rate=100")
+    assert configs("--describe", "--ip", "127.9.9.9").lines == [
+        "Quota configs for ip '127.9.9.9' are connection_creation_rate=100.0"
+    ]
+    configs("--alter", "--ip", "127.9.9.9", "--delete-config", "connection_creation_rate")
+    assert configs("--describe", "--ip", "127.9.9.9").lines == []
+    strange = configs("--alter", "--ip", "127.9.9.9", "--add-config", "producer_byte_rate=1")
+    assert "Only connection quota configs can be added for 'ips'" in strange.err
+    nowhere = configs("--describe", "--ip", "1.2.3.400")
+    assert "must be a valid IP or resolvable host, but it is: 1.2.3.400" in nowhere.err

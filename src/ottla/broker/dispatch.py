@@ -62,6 +62,8 @@ ROUTES: Final[dict[int, Route]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Route(0, 1, "incremental_alter_configs"),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Route(0, 0, "list_partition_reassignments"),
     ApiKey.OFFSET_DELETE: Route(0, 0, "offset_delete"),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: Route(0, 1, "describe_client_quotas"),
+    ApiKey.ALTER_CLIENT_QUOTAS: Route(0, 1, "alter_client_quotas"),
     ApiKey.DESCRIBE_CLUSTER: Route(0, 2, "describe_cluster"),
     ApiKey.DESCRIBE_TRANSACTIONS: Route(0, 0, "describe_transactions"),
     ApiKey.LIST_TRANSACTIONS: Route(0, 2, "list_transactions"),

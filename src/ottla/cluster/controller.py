@@ -11,12 +11,12 @@ from __future__ import annotations
 import logging
 import os
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from ottla.cluster import decisions, layout
 from ottla.cluster.decisions import Dice, NewTopic, write_config
-from ottla.cluster.image import Config, Image, Topic
+from ottla.cluster.image import Config, Image, QuotaEntity, Topic
 from ottla.cluster.membership import random_uuid
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.store import (
@@ -40,6 +40,7 @@ PRODUCER_ID_BLOCK = 1000
 PRODUCER_ID_MAX = 2**63 - 1
 
 Result = TypeVar("Result")
+Name = TypeVar("Name", bound=Hashable)
 Decision = Callable[[Image], tuple[list[Write], Result]]
 ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 """From the configs that are set to those that shall be; KafkaError refuses."""
@@ -187,6 +188,22 @@ class Controller:
             validate_only=validate_only,
         )
 
+    async def alter_quotas(
+        self,
+        entities: Iterable[QuotaEntity],
+        change: Callable[[QuotaEntity, Mapping[str, str]], Mapping[str, str]],
+        *,
+        validate_only: bool = False,
+    ) -> dict[QuotaEntity, KafkaError | None]:
+        """The same for the quotas of many entities, each of which succeeds or fails by itself."""
+
+        def decide(image: Image, entity: QuotaEntity) -> list[Write]:
+            present = image.quotas.get(entity, Config())
+            values = change(entity, present.values)
+            return write_config(layout.quota_key(entity), present, values)
+
+        return await self._for_each(entities, decide, validate_only=validate_only)
+
     async def _alter_config(
         self,
         key: str,
@@ -223,15 +240,15 @@ class Controller:
 
     async def _for_each(
         self,
-        names: Iterable[str],
-        decide_one: Callable[[Image, str], list[Write]],
+        names: Iterable[Name],
+        decide_one: Callable[[Image, Name], list[Write]],
         *,
         validate_only: bool,
-    ) -> dict[str, KafkaError | None]:
+    ) -> dict[Name, KafkaError | None]:
         """Decide on each name by itself, commit what came out of it all together."""
 
-        def decide(image: Image) -> tuple[list[Write], dict[str, KafkaError | None]]:
-            results: dict[str, KafkaError | None] = {}
+        def decide(image: Image) -> tuple[list[Write], dict[Name, KafkaError | None]]:
+            results: dict[Name, KafkaError | None] = {}
             writes: list[Write] = []
             for name in names:
                 try:

@@ -13,6 +13,10 @@ from ottla.config import Listener
 
 NO_LEADER = -1
 
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""Whom a quota is for: (client-id, name) and (user, name) in this order, one of them, or (ip,
+name). The name None is the default of its kind."""
+
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
@@ -90,6 +94,7 @@ class Image:
     broker_configs: Mapping[str, Config] = field(default_factory=dict)
     group_configs: Mapping[str, Config] = field(default_factory=dict)
     client_metrics_configs: Mapping[str, Config] = field(default_factory=dict)
+    quotas: Mapping[QuotaEntity, Config] = field(default_factory=dict)
 
     def topic_name(self, topic_id: bytes) -> str:
         """The name behind an id, or '' if no topic has it."""

@@ -10,9 +10,13 @@
 /config/brokers/<id> or /<default>            broker configs set at run time
 /config/groups/<group>                        a group's own configs
 /config/client-metrics/<name>                 a subscription to clients' metrics
+/config/users/<user>                          a user's quotas
+/config/users/<user>/clients/<client id>      quotas of a user's client
+/config/clients/<client id>, /config/ips/<ip> quotas of clients and of addresses
 /latest_producer_id_block                     the last block of producer ids given out
 
-Names of groups and of whatever else may have any name are percent-encoded, as Kafka does.
+Names of groups and of whatever else may have any name are percent-encoded, as Kafka does; the
+default of all users, clients or addresses is <default>.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
-from ottla.cluster.image import NO_LEADER, Broker, Config, Partition
+from ottla.cluster.image import NO_LEADER, Broker, Config, Partition, QuotaEntity
 from ottla.cluster.store import Entry
 from ottla.config import Listener
 
@@ -38,7 +42,10 @@ GROUP_CONFIGS = "/config/groups"
 CLIENT_METRICS = "/config/client-metrics"
 PRODUCER_IDS = "/latest_producer_id_block"
 
-DEFAULT_BROKER = "<default>"
+DEFAULT = "<default>"
+
+_QUOTA_FOLDERS = {"user": "users", "client-id": "clients", "ip": "ips"}
+_QUOTA_KINDS = {folder: kind for kind, folder in _QUOTA_FOLDERS.items()}
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))  # kept: json.dumps would make one each time
 
@@ -65,7 +72,7 @@ def topic_config_key(topic: str) -> str:
 
 def broker_config_key(name: str) -> str:
     """The key of one broker's configs, or of all brokers' for ''."""
-    return f"{BROKER_CONFIGS}/{name or DEFAULT_BROKER}"
+    return f"{BROKER_CONFIGS}/{name or DEFAULT}"
 
 
 def group_config_key(group_id: str) -> str:
@@ -74,6 +81,23 @@ def group_config_key(group_id: str) -> str:
 
 def client_metrics_key(name: str) -> str:
     return f"{CLIENT_METRICS}/{encode_name(name)}"
+
+
+def quota_key(entity: QuotaEntity) -> str:
+    """Users come before their clients, so that one can look through all that a user has."""
+    parts = ["/config"]
+    for kind, name in reversed(entity):
+        parts += (_QUOTA_FOLDERS[kind], DEFAULT if name is None else encode_name(name))
+    return "/".join(parts)
+
+
+def quota_entity(parts: Sequence[str]) -> QuotaEntity:
+    """The entity of a key's parts, those after /config."""
+    names = [
+        (_QUOTA_KINDS[folder], None if name == DEFAULT else decode_name(name))
+        for folder, name in zip(parts[::2], parts[1::2], strict=True)
+    ]
+    return tuple(reversed(names))
 
 
 def encode_name(name: str) -> str:

@@ -11,16 +11,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
 from ottla.cluster import layout
-from ottla.cluster.image import Broker, Config, Image, Partition, Topic
+from ottla.cluster.image import Broker, Config, Image, Partition, QuotaEntity, Topic
 from ottla.cluster.store import Change, Entry, MetaStore, StoreError
 
 OnImage = Callable[[Image], None]
-Name = TypeVar("Name", int, str)
+Name = TypeVar("Name", bound=Hashable)
 Thing = TypeVar("Thing")
 
 CLUSTER_KEYS = frozenset({layout.CLUSTER_ID, layout.CONTROLLER, layout.CONTROLLER_EPOCH})
@@ -92,6 +92,7 @@ class Metadata:
         configs: set[str] = set()
         groups: set[str] = set()
         metrics: set[str] = set()
+        quotas: set[QuotaEntity] = set()
         for key in keys:
             match key.split("/")[1:]:
                 case ["brokers", "topics", topic, *_] | ["config", "topics", topic]:
@@ -99,11 +100,13 @@ class Metadata:
                 case ["brokers", "ids", broker_id] if broker_id.isdigit():
                     brokers.add(int(broker_id))
                 case ["config", "brokers", name]:
-                    configs.add("" if name == layout.DEFAULT_BROKER else name)
+                    configs.add("" if name == layout.DEFAULT else name)
                 case ["config", "groups", name]:
                     groups.add(layout.decode_name(name))
                 case ["config", "client-metrics", name]:
                     metrics.add(layout.decode_name(name))
+                case ["config", *parts] if _is_quota(parts):
+                    quotas.add(layout.quota_entity(parts))
         image = self.image
         if not CLUSTER_KEYS.isdisjoint(keys):
             image = self._with_cluster(image)
@@ -120,6 +123,8 @@ class Metadata:
         if metrics:
             merged = _merge(image.client_metrics_configs, metrics, self._client_metrics)
             image = replace(image, client_metrics_configs=merged)
+        if quotas:
+            image = replace(image, quotas=_merge(image.quotas, quotas, self._quota))
         return image
 
     def _with_cluster(self, image: Image) -> Image:
@@ -186,9 +191,19 @@ class Metadata:
     def _client_metrics(self, name: str) -> Config | None:
         return self._config(layout.client_metrics_key(name))
 
+    def _quota(self, entity: QuotaEntity) -> Config | None:
+        return self._config(layout.quota_key(entity))
+
     def _config(self, key: str) -> Config | None:
         entry = self._entries.get(key)
         return layout.load_config(entry) if entry is not None else None
+
+
+def _is_quota(parts: list[str]) -> bool:
+    match parts:
+        case ["users" | "clients" | "ips", _] | ["users", _, "clients", _]:
+            return True
+    return False
 
 
 def _merge(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass
 from typing import Final
 
@@ -84,3 +85,15 @@ def _check(chosen: list[Entity]) -> None:
                 f"The entity name for {each.type} must be a valid integer broker id, but it is:"
                 f" {each.name}"
             )
+        if each.type == "ips" and each.name is not None and not _is_host(each.name):
+            raise UsageError(
+                "The entity name for ips must be a valid IP or resolvable host, but it is:"
+                f" {each.name}"
+            )
+
+
+def _is_host(name: str) -> bool:
+    try:
+        return bool(socket.getaddrinfo(name, None))
+    except (OSError, UnicodeError):
+        return False

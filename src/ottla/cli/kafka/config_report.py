@@ -55,7 +55,9 @@ def _exists(admin: Admin, kind: str, name: str) -> bool:
         return name in admin.topics.names()
     if kind in ("brokers", "broker-loggers"):
         return int(name) in {each.id for each in admin.cluster().nodes}
-    return True
+    if kind == "groups" and name in {each.name for each in admin.groups.list()}:
+        return True
+    return name in admin.configs.resources(_KINDS[kind][0])
 
 
 def _describe_one(admin: Admin, kind: str, name: str, *, everything: bool) -> None:

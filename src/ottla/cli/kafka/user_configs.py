@@ -11,6 +11,7 @@ from ottla.cli.kafka.tool import ToolError
 from ottla.client.admin import Admin
 from ottla.client.quotas import ANY
 from ottla.config import format_value
+from ottla.errors import ErrorCode, KafkaError
 
 QUOTAS: Final = {
     "users": frozenset(
@@ -56,7 +57,13 @@ def describe_users(admin: Admin, chosen: list[Entity]) -> None:
     if len(chosen) != 1 or chosen[0].type != "users" or chosen[0].default:
         return
     names = [chosen[0].name] if chosen[0].name is not None else []
-    for name, mechanisms in admin.users.describe(*names).items():
+    try:
+        credentials = admin.users.describe(*names)
+    except KafkaError as error:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:  # a broker without SCRAM, such as ours
+            return
+        raise
+    for name, mechanisms in credentials.items():
         if mechanisms:
             shown = ", ".join(f"{each}=iterations={mechanisms[each]}" for each in mechanisms)
             print(f"SCRAM credential configs for user-principal '{name}' are {shown}")
@@ -70,14 +77,17 @@ def alter_quotas_and_users(
     scram = SCRAM if [each.type for each in chosen] == ["users"] else ()
     strange = [each for each in (*added, *deleted) if each not in known and each not in scram]
     if strange:
+        what = "connection quota" if first.type == "ips" else "quota"
+        what += " and SCRAM credential" if scram else ""
         raise ToolError(
-            f"Only quota and SCRAM credential configs can be changed for '{first.type}'."
+            f"Only {what} configs can be added for '{first.type}' using --bootstrap-server."
             f" Unexpected config names: {', '.join(strange)}"
         )
     quotas = {name: _number(name, text) for name, text in added.items() if name in known}
     removed = [name for name in deleted if name in known]
     if quotas or removed:
         entity = {_KINDS[each.type]: None if each.default else each.name for each in chosen}
+        _check_set(admin, entity, removed)
         admin.quotas.alter(entity, set=quotas, delete=removed)
     if first.name is None:
         return
@@ -86,6 +96,15 @@ def alter_quotas_and_users(
             _set_password(admin, first.name, mechanism, added[mechanism])
         if mechanism in deleted:
             admin.users.delete(first.name, mechanism)
+
+
+def _check_set(admin: Admin, entity: Mapping[str, str | None], removed: list[str]) -> None:
+    """What is to be removed must be there, as Kafka's tool demands for quotas and nothing else."""
+    found = admin.quotas.describe(entity) if removed else []
+    present = found[0].values if found else {}
+    missing = [name for name in removed if name not in present]
+    if missing:
+        raise ToolError(f"Invalid config(s): {','.join(missing)}")
 
 
 def _set_password(admin: Admin, user: str, mechanism: str, text: str) -> None:

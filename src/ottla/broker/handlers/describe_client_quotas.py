@@ -1,0 +1,100 @@
+"""DescribeClientQuotas (key 48), v0 to v1 (KIP-546).
+
+Lists the quotas of all entities that match a filter: for each kind (user, client-id, ip) one name,
+the default, or any. A strict filter wants entities of these kinds and of no others.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from ottla.broker.context import Context
+from ottla.broker.quota_entities import IP, KINDS
+from ottla.cluster.image import QuotaEntity
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+
+
+class Match(IntEnum):
+    EXACT = 0
+    DEFAULT = 1
+    ANY = 2
+
+
+def handle(ctx: Context, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+    try:
+        wanted = _filter(request.components)
+    except KafkaError as error:
+        return DescribeClientQuotasResponse(
+            error_code=error.code, error_message=error.message, entries=None
+        )
+    quotas = ctx.broker.image.quotas
+    return DescribeClientQuotasResponse(
+        error_message="",
+        entries=[
+            EntryData(
+                entity=[EntityData(kind, name) for kind, name in entity],
+                values=[ValueData(key, float(value)) for key, value in config.values.items()],
+            )
+            for entity, config in quotas.items()
+            if _matches(entity, wanted, strict=request.strict)
+        ],
+    )
+
+
+def _filter(components: list[ComponentData]) -> dict[str, ComponentData]:
+    wanted: dict[str, ComponentData] = {}
+    for each in components:
+        kind = each.entity_type
+        if not kind:
+            raise _invalid("Invalid empty entity type.")
+        if kind in wanted:
+            raise _invalid(f"Entity type {kind} cannot appear more than once in the filter.")
+        if kind not in KINDS:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
+        _check_match(each)
+        wanted[kind] = each
+    if IP in wanted and len(wanted) > 1:
+        raise _invalid(
+            "Invalid entity filter component combination. IP filter component should not be used"
+            " with user or clientId filter component."
+        )
+    return wanted
+
+
+def _check_match(component: ComponentData) -> None:
+    match component.match_type:
+        case Match.EXACT:
+            if component.match is None:
+                raise _invalid("Request specified MATCH_TYPE_EXACT, but set match string to null.")
+        case Match.DEFAULT | Match.ANY:
+            if component.match is not None:
+                name = "DEFAULT" if component.match_type == Match.DEFAULT else "SPECIFIED"
+                raise _invalid(
+                    f"Request specified MATCH_TYPE_{name}, but also specified a match string."
+                )
+        case other:
+            raise _invalid(f"Unknown match type {other}")
+
+
+def _matches(entity: QuotaEntity, wanted: dict[str, ComponentData], *, strict: bool) -> bool:
+    named = dict(entity)
+    if strict and set(named) != set(wanted):
+        return False
+    for kind, component in wanted.items():
+        if kind not in named:
+            return False
+        if component.match_type != Match.ANY and named[kind] != component.match:
+            return False
+    return True
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)
