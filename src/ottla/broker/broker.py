@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
 
+from ottla.broker.cleaning import Cleaning
 from ottla.broker.context import Context, Session
 from ottla.broker.dispatch import ROUTES, SERVED
 from ottla.broker.groups import Groups
@@ -102,6 +103,8 @@ class Broker:
             await self._open(now_ms, undo)
             undo.pop_all()
         self._housekeep()
+        self._cleaning = Cleaning(self)
+        self._cleaning.start()
         self._server.accept()
 
     async def _open(self, now_ms: int, undo: AsyncExitStack) -> None:
@@ -146,6 +149,7 @@ class Broker:
             return
         self._stopping = True
         await self._server.stop(STOP_GRACE_S)
+        await self._cleaning.stop()
         await self._housekeeping.stop()
         self.transactions.stop()
         self.groups.stop()

@@ -89,7 +89,11 @@ def read_records(
     INVALID_RECORD for records that contradict themselves or the header, CORRUPT_MESSAGE for a
     payload that does not unpack or is not all there, MESSAGE_TOO_LARGE for more than `size_max`.
     """
-    payload = read_payload(data, header, size_max=size_max)
+    return parse_records(read_payload(data, header, size_max=size_max), header)
+
+
+def parse_records(payload: bytes, header: BatchHeader) -> list[Record]:
+    """The records of a batch from its payload, which is no longer compressed."""
     _check_count(header.record_count, len(payload))
     records = _parse(payload, header.record_count, header.base_offset, header.base_timestamp)
     if records and records[-1].offset > header.last_offset:

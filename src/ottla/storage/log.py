@@ -15,14 +15,15 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import CONTROL_BIT, BatchHeader, Origin, check_batches, patch
 from ottla.records.control import read_marker
 from ottla.slices import FileSlice
-from ottla.storage import flush, following, rewriting, truncation
+from ottla.storage import flush, following, rewriting, swap, truncation
 from ottla.storage.aborted import AbortedTransaction
 from ottla.storage.appended import Appended
 from ottla.storage.checkpoints import DamagedError
+from ottla.storage.cleaner_plan import Cleaned
 from ottla.storage.directory import LogDir
 from ottla.storage.epochs import Epochs
 from ottla.storage.flush import FlushJob
-from ottla.storage.log_config import LOG_APPEND_TIME, LogConfig
+from ottla.storage.log_config import COMPACT, LOG_APPEND_TIME, LogConfig
 from ottla.storage.producers import EXPIRATION_MS, Batch, Producer, Producers
 from ottla.storage.replay import note_marker
 from ottla.storage.segment import RELATIVE_OFFSET_MAX, Found, Segment
@@ -43,9 +44,11 @@ class Log:
         "_plain",
         "_producers",
         "_roll_timestamp",
+        "closed",
         "dir",
         "end_offset",
         "epochs",
+        "first_dirty_offset",
         "flushed_ms",
         "generation",
         "name",
@@ -76,6 +79,7 @@ class Log:
         recovery_point: int,
         now_ms: int,
         topic_id: bytes | None = None,
+        first_dirty_offset: int = 0,
     ) -> None:
         self.dir = directory
         self.path = path
@@ -86,6 +90,8 @@ class Log:
         self.start_offset = start_offset
         self.end_offset = end_offset
         self.recovery_point = recovery_point  # everything before it is on the disk
+        self.first_dirty_offset = first_dirty_offset  # compacted up to here; 0: never
+        self.closed = False
         self.segments = segments
         self.epochs = epochs
         self.snapshots = snapshots
@@ -262,9 +268,12 @@ class Log:
         if first < 0:
             return ALWAYS
         config = self._config
-        jitter_max = min(config.segment_jitter_ms, config.segment_ms)
+        segment_ms = config.segment_ms
+        if COMPACT in config.cleanup_policy:  # it must be closed before it can be compacted
+            segment_ms = min(segment_ms, config.max_compaction_lag_ms)
+        jitter_max = min(config.segment_jitter_ms, segment_ms)
         jitter = crc32(segment.path.encode()) % jitter_max if jitter_max > 0 else 0
-        return first + config.segment_ms - jitter
+        return first + segment_ms - jitter
 
     def roll(self, now_ms: int, *, base_offset: int | None = None) -> Segment:
         """A new active segment, unless the active one is empty and in the right place."""
@@ -381,13 +390,17 @@ class Log:
 
     def aborted(self, first_offset: int, end_offset: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions in [first, end)."""
+        found = self.aborted_transactions(first_offset, end_offset)
+        return [(aborted.producer_id, aborted.first_offset) for aborted in found]
+
+    def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
         found: list[AbortedTransaction] = []
         segments = self.segments
         with self._guard("transaction index"):
             for slot in range(segments.slot(first_offset), len(segments)):
                 if segments[slot].transactions.collect(first_offset, end_offset, found):
                     break
-        return [(aborted.producer_id, aborted.first_offset) for aborted in found]
+        return found
 
     def producers(self) -> list[Producer]:
         return list(self._producers)
@@ -441,6 +454,11 @@ class Log:
             truncation.start_over(self, offset, now_ms)
         self._roll_timestamp = ALWAYS
 
+    def swap_in(self, cleaned: Cleaned, sources: list[Segment], now_ms: int) -> bool:
+        """What the cleaner has made of some segments takes their place: see `swap`."""
+        with self._guard("swap in a cleaned segment"):
+            return swap.swap_in(self, cleaned, sources, now_ms)
+
     # Onto the disk
 
     def flush(self, now_ms: int) -> None:
@@ -476,6 +494,7 @@ class Log:
 
     def close(self) -> None:
         """Let go of files and indexes. After `save` and `flush` the end is a clean one."""
+        self.closed = True
         self.segments.release()
 
     # Errors

@@ -19,8 +19,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ottla.records.batch import BatchHeader
-from ottla.storage import checkpoints, scan
+from ottla.storage import checkpoints, scan, swap
 from ottla.storage.checkpoints import DamagedError
+from ottla.storage.cleaner_plan import CLEANED_SUFFIX
 from ottla.storage.directory import LogDir
 from ottla.storage.epochs import Epochs
 from ottla.storage.files import Entry, Files
@@ -42,10 +43,11 @@ from ottla.storage.segment import (
 from ottla.storage.segments import Segments
 from ottla.storage.snapshots import SUFFIX as SNAPSHOT_SUFFIX
 from ottla.storage.snapshots import Snapshots
+from ottla.storage.swap import SWAP_SUFFIX
 
 NAME_DIGITS = 20
 OFFSET_MAX = (1 << 63) - 1
-LEFTOVERS = (DELETED_SUFFIX, ".cleaned", ".tmp")
+LEFTOVERS = (DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")
 
 _log = logging.getLogger("ottla.storage")
 _DIGITS = re.compile(r"[0-9]{20}")
@@ -65,6 +67,7 @@ class Found:
         }
     )
     leftovers: list[str] = field(default_factory=list)
+    swaps: bool = False  # a swap of the cleaner's was interrupted
     others: set[str] = field(default_factory=set)
 
 
@@ -82,6 +85,7 @@ class Opening:
     clean: bool
     recovery_point: int = 0
     start_offset: int = 0
+    first_dirty_offset: int = 0
     end_offset: int = -1  # once it is known
 
     @property
@@ -96,7 +100,11 @@ class Opening:
 def open_log(opening: Opening) -> Log:
     """The log in `opening.path`, which is made if it is not there."""
     files, path = opening.files, opening.path
-    found = _survey(files.entries(path))
+    entries = files.entries(path)
+    found = _survey(entries)
+    if found.swaps:
+        swap.finish(files, path, entries)
+        found = _survey(files.entries(path))
     for name in found.leftovers:
         files.remove(f"{path}/{name}")
     snapshots = Snapshots(files, path, found.sizes[SNAPSHOT_SUFFIX])
@@ -137,6 +145,7 @@ def open_log(opening: Opening) -> Log:
         recovery_point=end_offset if opening.clean else min(opening.recovery_point, end_offset),
         now_ms=opening.now_ms,
         topic_id=_read_topic_id(opening, found),
+        first_dirty_offset=min(opening.first_dirty_offset, end_offset),
     )
 
 
@@ -147,6 +156,9 @@ def _survey(entries: list[Entry]) -> Found:
             continue
         if name.endswith(LEFTOVERS):
             found.leftovers.append(name)
+            continue
+        if name.endswith(SWAP_SUFFIX):
+            found.swaps = True
             continue
         digits, suffix = name[:NAME_DIGITS], name[NAME_DIGITS:]
         offset = int(digits) if _DIGITS.fullmatch(digits) else -1
@@ -241,6 +253,7 @@ def _recover(
         if (
             not (cut or last)
             and next_offset < limit
+            and limit > opening.first_dirty_offset
             and COMPACT not in opening.config.cleanup_policy
         ):
             # A power cut may lose the end of one segment and spare the next.

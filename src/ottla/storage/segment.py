@@ -68,6 +68,7 @@ class Segment:
         "index_size_max",
         "index_used",
         "interval",
+        "log_path",
         "max_timestamp",
         "max_timestamp_offset",
         "offset_index",
@@ -92,10 +93,12 @@ class Segment:
         index_size: int = 0,
         time_index_size: int = 0,
         transactions_size: int = 0,
+        ending: str = "",
     ) -> None:
         self._files = files
         self._residents = residents
         self.path = path  # without a suffix
+        self.log_path = path + LOG_SUFFIX + ending  # the cleaner's files have another ending
         self.base_offset = base_offset
         self.size = size
         self.interval = interval
@@ -106,12 +109,14 @@ class Segment:
         self.index_used = False
         self.index_full = False
         self.broken = False  # the log itself has damage: no index can help
-        index = IndexFile(files, path + INDEX_SUFFIX, OFFSET_ENTRY_SIZE, index_size)
-        time_index = IndexFile(files, path + TIME_INDEX_SUFFIX, TIME_ENTRY_SIZE, time_index_size)
+        index_path = path + INDEX_SUFFIX + ending
+        index = IndexFile(files, index_path, OFFSET_ENTRY_SIZE, index_size)
+        time_path = path + TIME_INDEX_SUFFIX + ending
+        time_index = IndexFile(files, time_path, TIME_ENTRY_SIZE, time_index_size)
         self.offset_index = OffsetIndex(index, base_offset)
         self.time_index = TimeIndex(time_index, base_offset)
         self.transactions = TransactionIndex(
-            files, path + TRANSACTION_INDEX_SUFFIX, transactions_size
+            files, path + TRANSACTION_INDEX_SUFFIX + ending, transactions_size
         )
         # UNKNOWN until somebody asks: a start would otherwise read every segment there is.
         self.max_timestamp = UNKNOWN if size else -1
@@ -127,7 +132,7 @@ class Segment:
 
     def create(self) -> None:
         """The files of a new segment. Names left over from a crash are made empty."""
-        self.file = self._files.open(self.path + LOG_SUFFIX, create=True)
+        self.file = self._files.open(self.log_path, create=True)
         self._residents.opened(self)
         self.offset_index.file.create()
         self.time_index.file.create()
@@ -135,7 +140,7 @@ class Segment:
     def open_file(self) -> File:
         file = self.file
         if file is None:
-            file = self.file = self._files.open(self.path + LOG_SUFFIX)
+            file = self.file = self._files.open(self.log_path)
             self._residents.opened(self)
         self.used = True
         return file
@@ -340,7 +345,7 @@ class Segment:
     def retention_timestamp(self) -> int:
         """By which age is measured: the largest timestamp, or without any the file's own time."""
         timestamp = self.largest()[0]
-        return timestamp if timestamp >= 0 else self._files.modified_ms(self.path + LOG_SUFFIX)
+        return timestamp if timestamp >= 0 else self._files.modified_ms(self.log_path)
 
     def first_batch_timestamp(self) -> int:
         """The first batch's largest timestamp: the age of a segment for segment.ms."""
@@ -395,7 +400,17 @@ class Segment:
         for found in self._records(file, header):
             if found[1] == timestamp:
                 return found
-        return None
+        return self._largest_left(file)
+
+    def _largest_left(self, file: File) -> Found | None:
+        """The same, where the cleaner has left only the header of the batch that had it."""
+        best: Found | None = None
+        for header in scan.headers(file, 0, self.size):
+            if best is None or header.max_timestamp > best[1]:
+                for found in self._records(file, header):
+                    if best is None or found[1] > best[1]:
+                        best = found
+        return best
 
     def _records(self, file: File, header: BatchHeader) -> list[Found]:
         data = file.pread(header.size, header.position)

@@ -83,6 +83,13 @@ class Segments:
         self.size -= sum(segment.size for segment in taken)
         return taken
 
+    def replace(self, slot: int, count: int, segment: Segment) -> None:
+        """One segment in the place of `count` others, of which the last is not the active one."""
+        end = slot + count
+        self.size += segment.size - sum(old.size for old in self._list[slot:end])
+        self._list[slot:end] = [segment]
+        self._bases[slot:end] = [segment.base_offset]
+
     def discard(self, taken: list[Segment], due_ms: int) -> None:
         """Their files get another name now, and are removed when due."""
         for segment in taken:

@@ -379,6 +379,9 @@ class LogStore:
             clean = self._take_clean_shutdown(directory, {entry.name for entry in names})
             points = self._read_checkpoint(directory, checkpoints.RECOVERY_POINTS)
             starts = self._read_checkpoint(directory, checkpoints.START_OFFSETS)
+            dirty = self._read_checkpoint(directory, checkpoints.CLEANER_OFFSETS)
+            if dirty:  # to be written again, even when it becomes empty
+                self._written[path, checkpoints.CLEANER_OFFSETS] = b""
             self._high_watermarks |= self._read_checkpoint(directory, checkpoints.HIGH_WATERMARKS)
             for name in sorted(entry.name for entry in names if entry.is_dir):
                 if name.endswith(DELETE_SUFFIX):
@@ -400,6 +403,7 @@ class LogStore:
                     clean=clean,
                     recovery_point=max(0, points.get(key, 0)),
                     start_offset=max(0, starts.get(key, 0)),
+                    first_dirty_offset=max(0, dirty.get(key, 0)),
                 )
                 self._adopt(key, opening)
         except LockedError:
@@ -510,6 +514,9 @@ class LogStore:
             if log.start_offset > log.segments.first_offset
         }
         yield checkpoints.START_OFFSETS, checkpoints.write_offsets(starts)
+        dirty = {key: log.first_dirty_offset for key, log in logs.items() if log.first_dirty_offset}
+        if dirty or (directory.path, checkpoints.CLEANER_OFFSETS) in self._written:
+            yield checkpoints.CLEANER_OFFSETS, checkpoints.write_offsets(dirty)
         if high_watermarks is not None:
             marks = {key: high_watermarks[key] for key in logs if key in high_watermarks}
             yield checkpoints.HIGH_WATERMARKS, checkpoints.write_offsets(marks)

@@ -80,5 +80,6 @@ def _ends_at(log: Log, offset: int) -> None:
     log.end_offset = offset
     log.start_offset = min(log.start_offset, offset)
     log.recovery_point = min(log.recovery_point, offset)
+    log.first_dirty_offset = min(log.first_dirty_offset, offset)
     log.epochs.truncate_from_end(offset)
     log.generation += 1

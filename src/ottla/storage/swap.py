@@ -1,0 +1,151 @@
+"""Cleaned segments in the place of those that they were made of, so that a crash does no harm.
+
+    1. <base>.log.cleaned .index.cleaned ...   written and synced, by the cleaner's process
+    2. <base>.log.swap ...                     the decision: from here on the new segment counts
+    3. <old>.log.deleted ...                   the sources, the oldest first
+    4. <base>.log ...
+
+Kafka's suffixes and Kafka's order, so that either of us can finish what the other began. A start
+which finds `.cleaned` discards it, and with it a `.swap` of the same or a later segment, whose
+files have not all been renamed. Any other `.swap` is finished: what it was made of goes, as far as
+its offsets reach, and it gets its name. Sources behind that, whose records are all superseded, may
+come back so; the next cleaning takes them again.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from ottla.storage import scan
+from ottla.storage.checkpoints import DamagedError
+from ottla.storage.cleaner_plan import CLEANED_SUFFIX, Cleaned
+from ottla.storage.files import Entry, Files
+from ottla.storage.log_config import COMPACT
+from ottla.storage.segment import LOG_SUFFIX, SUFFIXES, Segment, file_name
+
+if TYPE_CHECKING:
+    from ottla.storage.log import Log
+
+SWAP_SUFFIX = ".swap"
+NAME_DIGITS = 20
+
+_log = logging.getLogger("ottla.storage")
+
+
+def swap_in(log: Log, cleaned: Cleaned, sources: list[Segment], now_ms: int) -> bool:
+    """Put a cleaned segment in the place of its sources; False if the log has changed meanwhile.
+
+    Nothing is done then but to remove the files of the cleaned one. OSError leaves a state that the
+    next start can finish; the directory is offline until then.
+    """
+    segments = log.segments
+    path = f"{log.path}/{file_name(cleaned.base_offsets[0])}"
+    slot = _slot_of(log, cleaned, sources)
+    if slot < 0 or log.dir.files.size(path + LOG_SUFFIX + CLEANED_SUFFIX) != cleaned.size:
+        discard(log.dir.files, path)
+        return False
+    rename = log.dir.files.rename
+    suffixes = [suffix for suffix in SUFFIXES if log.dir.files.exists(path + suffix + ".cleaned")]
+    for suffix in suffixes:
+        rename(path + suffix + CLEANED_SUFFIX, path + suffix + SWAP_SUFFIX)
+    due_ms = now_ms + log.config.file_delete_delay_ms
+    first = sources[0]
+    for source in sources:
+        if source is not first:
+            log.snapshots.remove(source.base_offset)
+        for renamed in source.rename_deleted():
+            log.dir.remove_later(renamed, due_ms)
+    for suffix in suffixes:
+        rename(path + suffix + SWAP_SUFFIX, path + suffix)
+    segments.replace(
+        slot,
+        len(sources),
+        Segment(
+            log.dir.files,
+            path,
+            first.base_offset,
+            residents=segments.residents,
+            interval=first.interval,
+            index_size_max=first.index_size_max,
+            created_ms=now_ms,
+            size=cleaned.size,
+            index_size=cleaned.index_size,
+            time_index_size=cleaned.time_index_size,
+            transactions_size=cleaned.transactions_size,
+        ),
+    )
+    return True
+
+
+def _slot_of(log: Log, cleaned: Cleaned, sources: list[Segment]) -> int:
+    """Where the sources stand in the log, if they all do and may be replaced; else -1."""
+    segments = log.segments
+    if log.dir.offline or COMPACT not in log.config.cleanup_policy:
+        return -1
+    if [source.base_offset for source in sources] != cleaned.base_offsets:
+        return -1
+    slot = segments.slot(sources[0].base_offset)
+    if slot + len(sources) >= len(segments):  # the active one is never cleaned
+        return -1
+    for at, source in enumerate(sources, slot):
+        if segments[at] is not source:
+            return -1
+    return slot
+
+
+def discard(files: Files, path: str) -> None:
+    """Remove the files of a cleaned segment that nobody wants."""
+    for suffix in SUFFIXES:
+        files.remove(path + suffix + CLEANED_SUFFIX)
+
+
+# At a start
+
+
+def finish(files: Files, path: str, entries: list[Entry]) -> None:
+    """Bring to an end the swap that a crash has interrupted."""
+    names = {entry.name: entry.size for entry in entries if not entry.is_dir}
+    cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
+    swaps = sorted(name for name in names if name.endswith(SWAP_SUFFIX))
+    begun = min((_base(name) for name in cleaned), default=1 << 63)
+    for name in cleaned:
+        files.remove(f"{path}/{name}")
+    finished = []
+    for name in swaps:
+        if _base(name) >= begun or _base(name) < 0:
+            _log.warning("%s/%s is discarded: its swap was not decided", path, name)
+            files.remove(f"{path}/{name}")
+        else:
+            finished.append(name)
+    logs = [name for name in finished if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+    for name in logs:
+        _make_way(files, path, name, names)
+    for name in logs + [name for name in finished if name not in logs]:
+        _log.warning("%s/%s: the swap that was interrupted is finished", path, name)
+        files.rename(f"{path}/{name}", f"{path}/{name.removesuffix(SWAP_SUFFIX)}")
+
+
+def _make_way(files: Files, path: str, name: str, names: dict[str, int]) -> None:
+    """Remove the segments that the swapped one was made of, as far as its offsets reach."""
+    base = _base(name)
+    end = max(base + 1, _next_offset(files, f"{path}/{name}", names[name], base))
+    for suffix in SUFFIXES[::-1]:
+        for other in names:
+            if other.endswith(suffix) and base <= _base(other) < end:
+                files.remove(f"{path}/{other}")
+
+
+def _next_offset(files: Files, path: str, size: int, base_offset: int) -> int:
+    next_offset = base_offset
+    try:
+        for header in scan.headers(files.open(path, read_only=True), 0, size):
+            next_offset = header.next_offset
+    except DamagedError as damage:
+        _log.error("%s: %s", path, damage)
+    return next_offset
+
+
+def _base(name: str) -> int:
+    digits = name[:NAME_DIGITS]
+    return int(digits) if len(digits) == NAME_DIGITS and digits.isdecimal() else -1

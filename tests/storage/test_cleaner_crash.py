@@ -1,0 +1,178 @@
+"""The broker dies at each single file operation of a cleaning: no key's last value is lost."""
+
+from __future__ import annotations
+
+import contextlib
+from random import Random
+
+import pytest
+from cleaner_kit import answers, compact, put, small_log, table, task_for
+from storage_kit import DIR, NOW, PATH, append, marker, read_all
+
+from ottla.records.batch import Origin
+from ottla.storage.log import Log
+from ottla.testing.memory_files import MemoryFiles
+
+
+class Death(BaseException):
+    """Nobody catches it: the process is gone."""
+
+
+class MortalFiles(MemoryFiles):
+    """Dies at the operation `death`, counted from when it was set; reading counts as well."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.death: int | None = None
+        self.count = 0
+
+    def check(self, operation: str, path: str) -> None:
+        self.count += 1
+        if self.death is not None and self.count > self.death:
+            raise Death
+        super().check(operation, path)
+
+
+def written() -> MortalFiles:
+    """A log with all that a cleaning has to do with; its closed segments are on the disk."""
+    files = MortalFiles()
+    log = small_log(files)
+    for number in range(6):
+        put(log, *[(b"k%d" % key, b"v%d" % number) for key in range(number % 4 + 1)])
+        put(log, (b"gone", None if number % 3 == 2 else b"v%d" % number))
+        put(
+            log, (b"k1", b"t%d" % number), producer_id=5, producer_epoch=0, base_sequence=number,
+            transactional=True,
+        )  # fmt: skip
+        append(log, marker(5, commit=number % 2 == 0), origin=Origin.COORDINATOR)
+    log.flush(NOW)
+    compact(log)  # tombstones and markers have horizons now
+    for number in range(8):
+        put(log, *[(b"k%d" % (key + 2), b"w%d" % number) for key in range(number % 4 + 1)])
+    log.roll(NOW)
+    put(log, (b"active", b"1"))
+    log.save()
+    log.flush(NOW)
+    for path in list(files.nodes):
+        if path.endswith(".deleted"):
+            files.remove(path)
+    return files
+
+
+WRITTEN = {path: bytes(node.data) for path, node in written().nodes.items()}
+
+
+def prepared() -> tuple[MortalFiles, Log]:
+    files = MortalFiles()
+    files.make_dir(PATH)
+    for path, data in WRITTEN.items():
+        files.replace(path, data, sync=True)
+    log = small_log(files)
+    files.count = 0
+    return files, log
+
+
+def operations() -> int:
+    files, log = prepared()
+    compact(log, now_ms=NOW + 5000)
+    return files.count
+
+
+COUNT = operations()
+EXPECTED = {
+    b"active": b"1", b"k0": b"v5", b"k1": b"v5", b"k2": b"w7", b"k3": b"w7", b"k4": b"w7",
+    b"k5": b"w7",
+}  # fmt: skip
+
+
+def check_after(files: MortalFiles) -> None:
+    log = small_log(files, clean=False)
+    found = [record.offset for record in read_all(log)]
+    assert found == sorted(set(found))
+    assert table(log, log.aborted(0, log.end_offset)) == EXPECTED
+    assert not [
+        name for name in files.nodes if name.endswith((".cleaned", ".swap")) and name[:5] == DIR
+    ]
+    # It goes on: appends, another cleaning, another start.
+    put(log, (b"later", b"1"))
+    log.roll(NOW)
+    compact(log, now_ms=NOW + 9000)
+    assert table(log, log.aborted(0, log.end_offset)) == {**EXPECTED, b"later": b"1"}
+    log.flush(NOW)
+    again = small_log(files, clean=False)
+    assert table(again, again.aborted(0, again.end_offset)) == {**EXPECTED, b"later": b"1"}
+
+
+@pytest.mark.parametrize("kind", ["kill", "crash", "crash with chance"])
+def test_a_death_at_any_operation_loses_nothing(kind: str) -> None:
+    assert COUNT > 50
+    for death in range(COUNT + 1):
+        files, log = prepared()
+        files.death = death
+        try:
+            compact(log, now_ms=NOW + 5000)
+        except Death:
+            pass
+        else:
+            assert death == COUNT
+        files.death = None
+        if kind == "kill":
+            files.kill()
+        else:
+            files.crash(Random(death) if kind == "crash with chance" else None)
+        check_after(files)
+
+
+def test_a_death_while_a_swap_is_finished_is_finished_by_the_next_start() -> None:
+    """Every operation of the cleaning's last part, and then every one of the start after it."""
+    for death in range(COUNT - 30, COUNT, 2):
+        for second in range(0, 40, 3):
+            files, log = prepared()
+            files.death = death
+            with pytest.raises(Death):
+                compact(log, now_ms=NOW + 5000)
+            files.count, files.death = 0, second
+            with contextlib.suppress(Death):
+                small_log(files, clean=False)
+            files.death = None
+            files.kill()
+            check_after(files)
+
+
+def test_swaps_that_kafka_left_are_finished() -> None:
+    """Kafka's names at the worst moment: sources half gone, the log renamed, its index not yet."""
+    files, log = prepared()
+    bases = [segment.path for segment in log.segments]
+    compact(log, now_ms=NOW + 5000)
+    first = log.segments[0].path
+    assert first == bases[0]
+    for suffix in (".index", ".timeindex", ".txnindex"):
+        if files.exists(first + suffix):
+            files.rename(first + suffix, first + suffix + ".swap")
+    log = small_log(files, clean=False)
+    assert table(log, log.aborted(0, log.end_offset)) == EXPECTED
+    assert files.exists(first + ".index")
+    assert not files.exists(first + ".index.swap")
+
+
+def test_a_swap_whose_files_were_not_all_renamed_is_discarded() -> None:
+    files, log = prepared()
+    first = log.segments[0].path
+    files.replace(first + ".log.swap", b"", sync=True)
+    files.replace(first + ".index.cleaned", b"", sync=True)
+    log = small_log(files)
+    assert table(log, log.aborted(0, log.end_offset)) == EXPECTED
+    assert [name for name in files.nodes if name.startswith(PATH) and ".swap" in name] == []
+
+
+def test_the_swap_needs_no_more_than_names() -> None:
+    """The loop's thread swaps: it must not read or write a segment's bytes for it."""
+    files, log = prepared()
+    task = task_for(log, now_ms=NOW + 5000)
+    done = answers(task, files)
+    before = dict(files.calls)
+    for answer in done:
+        if answer.cleaned is not None:
+            task.swap(answer.cleaned, NOW)
+    for operation in ("pread", "pwrite", "sync", "open"):
+        assert files.calls.get(operation, 0) == before.get(operation, 0)
