@@ -12,8 +12,8 @@ from typing import Any
 
 from setuptools import setup
 
-# What a Produce or a Fetch passes through, from the socket to the disk and back. Compiled together,
-# calls from one to the other are plain C calls.
+# What a Produce or a Fetch passes through, from the socket to the disk and back, and what all
+# records of a compacted topic do. Compiled together, calls from one to the other are plain C calls.
 HOT = [
     "slices",
     "wire/primitives",
@@ -30,6 +30,9 @@ HOT = [
     "storage/index",
     "storage/producers",
     "storage/epochs",
+    "storage/cleaner_records",
+    "storage/cleaner_transactions",
+    "storage/cleaner_work",
     "replica/waiting",
     "replica/partition",
     "broker/context",

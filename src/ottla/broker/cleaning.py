@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ottla.config import ServerConfig
     from ottla.storage.log import Log
 
-MODULE: Final = "ottla.storage.cleaner_process"
+MODULE: Final = "ottla.broker.cleaner_process"
 LOOK_INTERVAL_S: Final = 1.0  # how often to see whether a cleaning is still of use
 PAUSE_S_MIN: Final = 0.01  # a log.cleaner.backoff.ms of 0 would keep the loop from everything else
 DEATHS_MAX: Final = 3  # of the process, over one log, before that log is left alone
@@ -134,8 +134,13 @@ class Cleaning:
                 worker = await Worker.start()
             worker.send(task)
             done = await self._follow(worker, task)
+        except ConnectionError:
+            self._died(task)
         except (OSError, KafkaError) as error:  # of a directory that is offline now, or no process
             log.error("%s: cleaning failed: %s", task.log.name, error)
+        except Exception as error:  # or the others would not be cleaned either
+            log.exception("%s: cleaning failed", task.log.name)
+            self._cleaner.give_up(task.log, str(error))
         finally:
             self._cleaner.end(task)
             if not done and worker is not None:

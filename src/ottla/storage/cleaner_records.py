@@ -22,6 +22,7 @@ HASH_SIZE = KEY_SIZE_MAX + 1
 # just grown.
 ENTRY_SIZE = 200
 
+NO_DELTA = -(1 << 63)
 _VARINT_SHIFT_MAX = 63
 
 
@@ -34,8 +35,15 @@ class Kept:
         self.count = 0  # records
         self.keyless = 0  # records that were dropped because they have no key
         self.tombstones = False  # among those that are kept
-        self.max_timestamp_delta = 0  # of those that are kept
+        self.max_timestamp_delta = NO_DELTA  # of those that are kept
         self.ranges: list[tuple[int, int]] = []  # start and end in the payload; neighbours joined
+
+    def note(self, timestamp_delta: int) -> None:
+        """One more, with its timestamp as it is written."""
+        self.count += 1
+        delta = (timestamp_delta >> 1) ^ -(timestamp_delta & 1)
+        if delta > self.max_timestamp_delta:
+            self.max_timestamp_delta = delta
 
 
 def stored_key(key: bytes) -> bytes:
@@ -99,12 +107,9 @@ def filter_records(
     It knows nothing of what is behind `latest_offset`, and all of that stays.
     """
     kept = Kept()
-    kept_count = 0
     kept_start = 0  # of the range that is growing
-    max_delta = -(1 << 63)
     payload_size = len(payload)
     position = 0
-    get = offsets.get
     try:
         for _ in range(count):
             start = position
@@ -128,33 +133,22 @@ def filter_records(
             position += 1
             if size > 0x7F:
                 size, position = _long_varint(payload, position, size)
+            key_end = position if size & 1 else position + (size >> 1)
+            if key_end > end:
+                raise _malformed("key length")
             wanted = offset > latest_offset
             if size & 1:
-                if not wanted:
-                    kept.keyless += 1
-            else:
-                key_end = position + (size >> 1)
-                if key_end > end:
-                    raise _malformed("key length")
-                if not wanted:
-                    key = payload[position:key_end]
-                    if key_end - position > KEY_SIZE_MAX:
-                        key = stored_key(key)
-                    wanted = offset >= get(key, -1)
-                position = key_end
-            if wanted and payload[position] & 1:  # a value of length -1: a tombstone
-                if drop_tombstones and offset <= latest_offset:
-                    wanted = False
-                else:
-                    kept.tombstones = True
+                kept.keyless += not wanted
+            elif not wanted:
+                key = payload[position:key_end]
+                if key_end - position > KEY_SIZE_MAX:
+                    key = stored_key(key)
+                wanted = offset >= offsets.get(key, -1)
+            if wanted and payload[key_end] & 1:  # a value of length -1: a tombstone
+                wanted = offset > latest_offset or not drop_tombstones
+                kept.tombstones |= wanted
             if wanted:
-                kept_count += 1
-                if timestamp_delta & 1:
-                    timestamp_delta = -(timestamp_delta >> 1) - 1
-                else:
-                    timestamp_delta >>= 1
-                if timestamp_delta > max_delta:
-                    max_delta = timestamp_delta
+                kept.note(timestamp_delta)
             else:
                 if kept_start < start:
                     kept.ranges.append((kept_start, start))
@@ -166,8 +160,6 @@ def filter_records(
         raise _malformed("bytes after the last record")
     if kept_start < position:
         kept.ranges.append((kept_start, position))
-    kept.count = kept_count
-    kept.max_timestamp_delta = max_delta
     return kept
 
 

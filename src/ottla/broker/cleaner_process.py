@@ -1,6 +1,6 @@
 """The cleaner's own process: plans come in on a socket, answers go out on it.
 
-    python -m ottla.storage.cleaner_process <descriptor>
+    python -m ottla.broker.cleaner_process <descriptor>
 
 Cleaning is all computing, and would hold up the broker's loop if a thread of the same interpreter
 did it. The process ends when the other end of the socket is gone, even in the middle of a log: an
