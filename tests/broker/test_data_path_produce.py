@@ -162,15 +162,17 @@ def test_bad_records_are_refused_and_leave_no_trace(
     run(tmp_path, act)
 
 
-def test_a_transaction_that_was_never_begun_is_refused(tmp_path: Path) -> None:
-    """Nobody would end it, and readers of committed records would wait for that for ever."""
+def test_transactions_need_a_coordinator_and_an_id(tmp_path: Path) -> None:
+    """Nobody would end them, and readers of committed records would wait for that for ever."""
 
     async def act(client: Client) -> None:
         await client.create("t")
         data = batch(b"v", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
         told = await client.produce("t", data, transactional_id="mine")
-        assert code(told) == "INVALID_TXN_STATE"
-        assert (await client.produce("t", batch(b"v"))).base_offset == 0
+        assert code(told) == "NOT_ENOUGH_REPLICAS"  # try again: nobody coordinates it yet
+        told = await client.produce("t", data)
+        assert code(told) == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+        assert (await client.produce("t", batch(b"v"), transactional_id="mine")).base_offset == 0
         committed = await client.fetch("t", 0, isolation_level=1)
         assert (committed.last_stable_offset, len(records_of(committed))) == (1, 1)
 

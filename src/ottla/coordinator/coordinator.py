@@ -129,7 +129,7 @@ class GroupCoordinator:
         now_ms: int,
     ) -> Outcome:
         try:
-            shard = self._member_shard(request.group_id)
+            shard = self.member_shard_of(request.group_id)
             if not is_recordable(request.group_instance_id or ""):
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "a group.instance.id over 32 KiB")
         except KafkaError as error:
@@ -147,14 +147,14 @@ class GroupCoordinator:
         self, request: SyncGroupRequest, *, version: int, token: Token, now_ms: int
     ) -> Outcome:
         try:
-            shard = self._member_shard(request.group_id)
+            shard = self.member_shard_of(request.group_id)
         except KafkaError as error:
             return _answered(token, SyncGroupResponse(error_code=error.code))
         return shard.sync_group(request, version=version, token=token, now_ms=now_ms)
 
     def heartbeat(self, request: HeartbeatRequest, *, token: Token, now_ms: int) -> Outcome:
         try:
-            shard = self._member_shard(request.group_id)
+            shard = self.member_shard_of(request.group_id)
         except KafkaError as error:
             code = error.code
             if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -166,7 +166,7 @@ class GroupCoordinator:
         self, request: LeaveGroupRequest, *, version: int, token: Token, now_ms: int
     ) -> Outcome:
         try:
-            shard = self._member_shard(request.group_id)
+            shard = self.member_shard_of(request.group_id)
         except KafkaError as error:
             return _answered(token, LeaveGroupResponse(error_code=error.code))
         return shard.leave_group(request, version=version, token=token, now_ms=now_ms)
@@ -186,7 +186,7 @@ class GroupCoordinator:
         self, request: TxnOffsetCommitRequest, *, version: int, token: Token, now_ms: int
     ) -> Outcome:
         try:
-            shard = self._member_shard(request.group_id)
+            shard = self.member_shard_of(request.group_id)
         except KafkaError as error:
             return _answered(token, txn_commit_error(request.topics, error.code))
         return shard.txn_offset_commit(request, version=version, token=token, now_ms=now_ms)
@@ -205,7 +205,7 @@ class GroupCoordinator:
 
     def offset_delete(self, request: OffsetDeleteRequest, *, token: Token, now_ms: int) -> Outcome:
         try:
-            shard = self._member_shard(request.group_id)
+            shard = self.member_shard_of(request.group_id)
         except KafkaError as error:
             return _answered(token, OffsetDeleteResponse(error_code=error.code))
         return shard.offset_delete(request, token=token, now_ms=now_ms)
@@ -275,7 +275,7 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group id over 32 KiB")
         return self.shard_of(group_id)
 
-    def _member_shard(self, group_id: str) -> GroupShard:
+    def member_shard_of(self, group_id: str) -> GroupShard:
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group with members has a name")
         return self._shard(group_id)

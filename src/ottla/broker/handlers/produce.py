@@ -4,19 +4,31 @@ Appends each partition's batch in the order requests arrive; waits for the in-sy
 when acks is all. With acks 0 there is no response: an error closes the connection, which is all
 that such a client can notice.
 
+A transaction's batches are taken where the partition is in its producer's transaction, which is
+checked once (see `ottla.broker.verification`). Older clients are told so in codes that they know.
+
 v5   log start offset             v7   zstd (KIP-110)          v8   per-record errors (KIP-467)
-v10  leader hints (KIP-951)       v12  implicit AddPartitionsToTxn (KIP-890)
-v13  topic ids (KIP-516)
+v10  leader hints (KIP-951)       v11  TRANSACTION_ABORTABLE (KIP-890)
+v12  implicit AddPartitionsToTxn (KIP-890)                     v13  topic ids (KIP-516)
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, NamedTuple
 
 from ottla.broker.context import Context
+from ottla.broker.verification import Writer, verify
 from ottla.cluster.image import INTERNAL_TOPICS
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import CRC_DATA_POSITION, MAGIC, TRANSACTIONAL_BIT, uses_zstd
+from ottla.records.batch import (
+    BATCH_OVERHEAD,
+    CRC_DATA_POSITION,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    uses_zstd,
+)
 from ottla.replica.partition import Partition
 from ottla.slices import FileSlice
 from ottla.wire.connection import ProtocolError
@@ -31,15 +43,28 @@ from ottla.wire.messages.produce import (
 
 ACKS: Final = (-1, 0, 1)
 ZSTD_FROM: Final = 7
+ABORTABLE_FROM: Final = 11
+ADDS_FROM: Final = 12
 TOPIC_IDS_FROM: Final = 13
 MAGIC_POSITION: Final = 16
 ATTRIBUTES_POSITION: Final = CRC_DATA_POSITION + 1  # in a batch, the byte that has the flags
+PRODUCER_POSITION: Final = 43
+PRODUCER: Final = Struct(">qhi")  # id, epoch, first sequence
+TRY_AGAIN: Final = (
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
 ADMIN_CLIENT: Final = "__admin_client"  # whoever calls itself so may write to internal topics
 
 
 def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | None:
     version, now_ms = ctx.version, ctx.now_ms
     failed: KafkaError | None = None
+    barred: dict[tuple[str, int], KafkaError] | None = None
+    if request.transactional_id is not None:
+        barred = _verify(ctx, request, request.transactional_id)
     topics = []
     for topic in request.topic_data:
         if version >= TOPIC_IDS_FROM:
@@ -57,7 +82,7 @@ def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | None:
                     _check_internal(ctx, name)
                 if request.acks not in ACKS:
                     raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-                answers.append(_append(partition, request, data, version, now_ms))
+                answers.append(_append(partition, barred, data, version, now_ms))
             except KafkaError as error:
                 failed = error
                 answers.append(_refused(data.index, error))
@@ -75,7 +100,7 @@ def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | None:
 
 def _append(
     partition: Partition,
-    request: ProduceRequest,
+    barred: dict[tuple[str, int], KafkaError] | None,
     asked: PartitionProduceData,
     version: int,
     now_ms: int,
@@ -93,7 +118,10 @@ def _append(
         and data[ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT
         and data[MAGIC_POSITION] == MAGIC
     ):
-        raise _no_transaction(request)
+        if barred is None:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if (partition.topic, partition.index) in barred:
+            raise barred[partition.topic, partition.index]
     appended = partition.append(memoryview(data), now_ms)
     return PartitionProduceResponse(
         index=asked.index,
@@ -117,12 +145,85 @@ def _check_internal(ctx: Context, name: str) -> None:
         )
 
 
-def _no_transaction(request: ProduceRequest) -> KafkaError:
-    """No transaction can have been begun here; one that nobody ends would stop all readers of
-    committed records for good."""
-    if request.transactional_id is None:
-        return KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    return KafkaError(ErrorCode.INVALID_TXN_STATE, "Partition was not added to the transaction")
+# Transactions
+
+
+class Batch(NamedTuple):
+    """A transactional batch of the request: what its header says of its producer."""
+
+    partition: Partition
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+def _verify(
+    ctx: Context, request: ProduceRequest, transactional_id: str
+) -> dict[tuple[str, int], KafkaError]:
+    """Partitions to which the request's transactional batches may not be appended, and why."""
+    batches = list(_transactional(ctx, request))
+    if not batches:
+        return {}
+    if len({(each.producer_id, each.producer_epoch) for each in batches}) > 1:
+        mixed = KafkaError(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+            "Transactional records contained more than one producer ID",
+        )
+        return {(each.partition.topic, each.partition.index): mixed for each in batches}
+    writer = Writer(
+        transactional_id,
+        batches[0].producer_id,
+        batches[0].producer_epoch,
+        adds=ctx.version >= ADDS_FROM,
+        knows_abortable=ctx.version >= ABORTABLE_FROM,
+    )
+    # Before anything is appended, after which the transaction would be known.
+    begins = [each for each in batches if writer.adds and not writer.is_known_to(each.partition)]
+    codes = verify(ctx.broker, writer, [each.partition for each in batches], ctx.now_ms)
+    barred = {place: _barred(code, writer) for place, code in codes.items()}
+    for each in begins:
+        place = (each.partition.topic, each.partition.index)
+        if place not in barred and each.base_sequence != 0 and _is_new(each):
+            barred[place] = KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"sequence {each.base_sequence} of producer {each.producer_id}, which has no "
+                f"records here: a transaction begins with 0",
+            )
+    return barred
+
+
+def _transactional(ctx: Context, request: ProduceRequest) -> Iterator[Batch]:
+    """The batches of a transaction. Ones that are no batches are refused in their turn."""
+    for topic in request.topic_data:
+        name = topic.name
+        if ctx.version >= TOPIC_IDS_FROM:
+            name = ctx.broker.image.topic_name(topic.topic_id)
+        held = ctx.broker.partitions.of_topic(name)
+        for asked in topic.partition_data:
+            data, partition = asked.records, held.get(asked.index)
+            if partition is None or data is None or len(data) < BATCH_OVERHEAD:
+                continue
+            assert not isinstance(data, FileSlice)
+            if data[ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT and data[MAGIC_POSITION] == MAGIC:
+                yield Batch(partition, *PRODUCER.unpack_from(data, PRODUCER_POSITION))
+
+
+def _is_new(batch: Batch) -> bool:
+    producer = batch.partition.log.producer(batch.producer_id)
+    return producer is None or not producer.batches
+
+
+def _barred(code: ErrorCode, writer: Writer) -> KafkaError:
+    """What producers do not know to try again is told as something that they do."""
+    if code is ErrorCode.INVALID_TXN_STATE:
+        return KafkaError(code, "Partition was not added to the transaction")
+    if code in TRY_AGAIN or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not writer.adds):
+        return KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            "Unable to verify the partition has been added to the transaction. "
+            f"Underlying error: {code.name}",
+        )
+    return KafkaError(code)
 
 
 def _refused(index: int, error: KafkaError) -> PartitionProduceResponse:

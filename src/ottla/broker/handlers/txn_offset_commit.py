@@ -1,0 +1,106 @@
+"""TxnOffsetCommit (key 28), v0 to v5.
+
+Stores how far a group has come as part of a producer's transaction: it holds from the commit marker
+on. Partitions that do not exist are refused one by one; the others are stored together, in the
+group's partition of `__consumer_offsets`, which has to be in the transaction.
+
+v2  leader epoch (KIP-320)                v3  member of the group (KIP-447)
+v4  TRANSACTION_ABORTABLE (KIP-890)       v5  adds the partition to the transaction (KIP-890)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Final
+
+from ottla.broker.context import Context
+from ottla.broker.journal import Answer, then
+from ottla.broker.verification import Writer, verify
+from ottla.coordinator.keys import OFFSETS_TOPIC
+from ottla.coordinator.outcome import coordinator_code
+from ottla.coordinator.replies import txn_commit_error
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+LOADING_FROM: Final = 2  # an older client gives up at COORDINATOR_LOAD_IN_PROGRESS
+ABORTABLE_FROM: Final = 4
+ADDS_FROM: Final = 5
+
+
+def handle(
+    ctx: Context, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+    refused = [_take_out_unknown(ctx, topic) for topic in request.topics]
+    topics = request.topics
+    request.topics = [topic for topic in topics if topic.partitions]
+    if not request.topics:
+        return TxnOffsetCommitResponse(topics=refused)
+    code = _check(ctx, request)
+    if code is not ErrorCode.NONE:
+        if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and ctx.version < LOADING_FROM:
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return _merge(refused, topics, txn_commit_error(request.topics, code))
+    groups, answer = ctx.broker.groups, Answer[TxnOffsetCommitResponse]()
+    outcome = groups.coordinator.txn_offset_commit(
+        request, version=ctx.version, token=answer, now_ms=ctx.now_ms
+    )
+    groups.carry_out(outcome, ctx.now_ms)
+    return then(answer.result(), lambda response: _merge(refused, topics, response))
+
+
+def _check(ctx: Context, request: TxnOffsetCommitRequest) -> ErrorCode:
+    """Whether this broker coordinates the group, and the transaction may write to its partition."""
+    broker = ctx.broker
+    try:
+        index = broker.groups.coordinator.member_shard_of(request.group_id).partition
+        partition = broker.partitions.find(OFFSETS_TOPIC, index)
+    except KafkaError as error:
+        return coordinator_code(error.code)
+    writer = Writer(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        adds=ctx.version >= ADDS_FROM,
+        knows_abortable=ctx.version >= ABORTABLE_FROM,
+    )
+    codes = verify(broker, writer, [partition], ctx.now_ms)
+    return codes.get((OFFSETS_TOPIC, index), ErrorCode.NONE)
+
+
+def _take_out_unknown(
+    ctx: Context, topic: TxnOffsetCommitRequestTopic
+) -> TxnOffsetCommitResponseTopic:
+    """Leave in a topic of the request only what exists."""
+    known = ctx.broker.image.topics.get(topic.name)
+    count = 0 if known is None else len(known.partitions)
+    refused = TxnOffsetCommitResponseTopic(topic.name)
+    accepted = []
+    for partition in topic.partitions:
+        if 0 <= partition.partition_index < count:
+            accepted.append(partition)
+        else:
+            answer = TxnOffsetCommitResponsePartition(
+                partition.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+            refused.partitions.append(answer)
+    topic.partitions = accepted
+    return refused
+
+
+def _merge(
+    refused: list[TxnOffsetCommitResponseTopic],
+    topics: list[TxnOffsetCommitRequestTopic],
+    response: TxnOffsetCommitResponse,
+) -> TxnOffsetCommitResponse:
+    """The coordinator answers for the topics that had partitions left, in their order."""
+    answered = iter(response.topics)
+    for topic, asked in zip(refused, topics, strict=True):
+        if asked.partitions:
+            topic.partitions.extend(next(answered).partitions)
+    return TxnOffsetCommitResponse(topics=refused)

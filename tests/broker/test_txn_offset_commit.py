@@ -1,0 +1,177 @@
+"""TxnOffsetCommit: offsets that hold when the transaction does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transaction_client import TransactionClient, play
+
+from ottla.broker.journal import stored
+from ottla.coordinator.keys import OFFSETS_TOPIC, partition_for
+from ottla.errors import ErrorCode
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+
+NONE = ErrorCode.NONE
+UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
+
+
+async def commit(
+    client: TransactionClient, offset: int, version: int = 5, **more: Any
+) -> list[ErrorCode]:
+    """Partitions 0 and 9 of topic t, and u, of which only the first exists."""
+    topics = [
+        TxnOffsetCommitRequestTopic(
+            "t",
+            [
+                TxnOffsetCommitRequestPartition(0, offset, -1, "m"),
+                TxnOffsetCommitRequestPartition(9, offset, -1, "m"),
+            ],
+        ),
+        TxnOffsetCommitRequestTopic("u", [TxnOffsetCommitRequestPartition(0, 1, -1, "")]),
+    ]
+    options = {"producer_id": client.producer_id, "producer_epoch": client.epoch, **more}
+    request = TxnOffsetCommitRequest(
+        client.transactional_id, group_id=options.pop("group", "g"), topics=topics, **options
+    )
+    response = await client.ask(ApiKey.TXN_OFFSET_COMMIT, request, version)
+    told = {
+        (topic.name, each.partition_index): ErrorCode(each.error_code)
+        for topic in response.topics
+        for each in topic.partitions
+    }
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (told.pop(("t", 9)), told.pop(("u", 0))) == (unknown, unknown)
+    return list(told.values())
+
+
+async def fetch(client: TransactionClient, *, stable: bool = False, version: int = 9) -> Any:
+    """The offset, or the code where there is one."""
+    if version >= 8:
+        topics = [OffsetFetchRequestTopics("t", partition_indexes=[0])]
+        group = OffsetFetchRequestGroup("g", topics=topics, member_id=None, member_epoch=-1)
+        request = OffsetFetchRequest(groups=[group], require_stable=stable)
+        response = await client.ask(ApiKey.OFFSET_FETCH, request, version)
+        (answer,) = response.groups[0].topics[0].partitions
+    else:
+        asked = [OffsetFetchRequestTopic("t", [0])]
+        request = OffsetFetchRequest("g", asked, require_stable=stable)
+        response = await client.ask(ApiKey.OFFSET_FETCH, request, version)
+        (answer,) = response.topics[0].partitions
+    return ErrorCode(answer.error_code) if answer.error_code else answer.committed_offset
+
+
+async def start(client: TransactionClient) -> None:
+    await client.broker.auto_create(OFFSETS_TOPIC)
+    assert await client.init() is NONE
+
+
+def test_offsets_hold_when_the_transaction_is_committed(tmp_path: Path) -> None:
+    async def act(client: TransactionClient) -> None:
+        await start(client)
+        assert await commit(client, 5) == [NONE]
+        assert await client.state() == "Ongoing"
+        assert await fetch(client) == -1
+        assert await fetch(client, stable=True) is UNSTABLE
+        assert await fetch(client, stable=True, version=7) is UNSTABLE
+        assert await client.end(True) is NONE
+        assert await fetch(client, stable=True) == 5
+        assert await commit(client, 7) == [NONE]
+        assert await client.end(False) is NONE
+        assert await fetch(client, stable=True) == 5
+
+    play(tmp_path, act)
+
+
+def test_the_records_are_a_batch_of_the_transaction(tmp_path: Path) -> None:
+    async def act(client: TransactionClient) -> None:
+        await start(client)
+        await commit(client, 5)
+        await client.end(True)
+        partition = client.broker.partitions.find(OFFSETS_TOPIC, partition_for("g", 3))
+        ((first, marker),) = list(stored(partition, size_max=1 << 20))
+        header = first.header
+        assert header.transactional
+        assert (header.producer_id, header.producer_epoch) == (client.producer_id, 0)
+        assert (len(first.records), header.base_sequence) == (1, 0)
+        assert marker.marker is not None
+        assert marker.header.producer_epoch == 1
+        assert partition.last_stable_offset == partition.high_watermark == 2
+
+    play(tmp_path, act)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_an_older_client_adds_the_group_first(tmp_path: Path, version: int) -> None:
+    async def act(client: TransactionClient) -> None:
+        await start(client)
+        missing = ErrorCode.TRANSACTION_ABORTABLE if version >= 4 else ErrorCode.INVALID_TXN_STATE
+        assert await commit(client, 5, version) == [missing]
+        assert await client.add_offsets("g") is NONE
+        assert await commit(client, 5, version) == [NONE]
+        assert await commit(client, 6, version) == [NONE]
+        assert await client.end(True, version=4) is NONE
+        assert await fetch(client, stable=True) == 6
+        assert await commit(client, 7, version) == [missing]
+
+    play(tmp_path, act)
+
+
+def test_what_may_not_be_committed_is_refused(tmp_path: Path) -> None:
+    async def act(client: TransactionClient) -> None:
+        await start(client)
+        late = ErrorCode.INVALID_PRODUCER_EPOCH
+        assert await commit(client, 5) == [NONE]
+        assert await client.end(True) is NONE
+        assert await commit(client, 6, producer_epoch=0) == [late]
+        stranger = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert await commit(client, 6, producer_id=client.producer_id + 1) == [stranger]
+        illegal = ErrorCode.ILLEGAL_GENERATION
+        assert await commit(client, 6, group="h", generation_id=3, member_id="m") == [illegal]
+        unknown = ErrorCode.UNKNOWN_MEMBER_ID
+        assert await commit(client, 6, generation_id=3, member_id="m") == [unknown]
+        assert await commit(client, 6, group="") == [ErrorCode.INVALID_GROUP_ID]
+        assert await client.end(True) is NONE
+        assert await fetch(client, stable=True) == 5
+
+    play(tmp_path, act)
+
+
+def test_without_a_coordinator_it_is_told_where_to_look(tmp_path: Path) -> None:
+    async def act(client: TransactionClient) -> None:
+        await client.init()
+        assert await commit(client, 5) == [ErrorCode.NOT_COORDINATOR]
+
+    play(tmp_path, act)
+
+
+@pytest.mark.parametrize("decision", [True, False])
+def test_what_is_pending_stays_so_after_a_restart(tmp_path: Path, decision: bool) -> None:
+    async def begin(client: TransactionClient) -> None:
+        await start(client)
+        assert await commit(client, 3) == [NONE]
+        assert await client.end(True) is NONE
+        assert await commit(client, 5) == [NONE]
+
+    async def end(client: TransactionClient) -> None:
+        assert await fetch(client) == 3
+        assert await fetch(client, stable=True) is UNSTABLE
+        assert await client.end(decision) is NONE
+        assert await fetch(client, stable=True) == (5 if decision else 3)
+
+    async def look(client: TransactionClient) -> None:
+        assert await fetch(client, stable=True) == (5 if decision else 3)
+
+    play(tmp_path, begin, end, look)
