@@ -6,7 +6,7 @@ import pytest
 
 from ottla.client import Admin, Consumer, KafkaError, Producer, TopicPartition
 from ottla.client.configs import ConfigSource, ResourceType
-from ottla.client.groups import GroupDescription
+from ottla.client.describing import GroupDescription
 from ottla.client.offsets import EARLIEST, MAX_TIMESTAMP, OffsetAt
 from ottla.client.topics import NewTopic, TopicDescription
 from ottla.errors import ErrorCode

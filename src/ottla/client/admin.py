@@ -1,4 +1,4 @@
-"""Admin: topics, configs, groups, quotas and users of a cluster.
+"""Admin: topics, configs, groups, transactions, quotas and users of a cluster.
 
     with Admin("localhost:9092") as admin:
         admin.topics.create("orders", partitions=3)
@@ -22,7 +22,9 @@ from ottla.client.offsets import Offsets
 from ottla.client.quotas import Quotas
 from ottla.client.record import TopicPartition
 from ottla.client.session import TIMEOUT_S, Session
+from ottla.client.shares import Shares
 from ottla.client.topics import Topics
+from ottla.client.transactions import Transactions
 from ottla.client.users import Users
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
@@ -61,6 +63,8 @@ class Admin:
         self.topics = Topics(session)
         self.configs = Configs(session)
         self.groups = Groups(session)
+        self.shares = Shares(session)
+        self.transactions = Transactions(session)
         self.offsets = Offsets(session)
         self.quotas = Quotas(session)
         self.users = Users(session)

@@ -1,24 +1,30 @@
-"""Consumer groups: who is in them, and how far they have read."""
+"""Groups: which there are, who is in them, and how far they have read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
 
 import confluent_kafka
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, ConsumerGroupType
+from confluent_kafka import ConsumerGroupTopicPartitions
 
+from ottla.client.coordinators import (
+    PASSING,
+    KeyType,
+    by_coordinator,
+    coordinators_of,
+    patiently,
+)
+from ottla.client.describing import GroupDescription, describe_consumer_groups
 from ottla.client.failures import failure_of
-from ottla.client.lines import Node, check
+from ottla.client.lines import check
 from ottla.client.record import TopicPartition
 from ottla.client.session import Session
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
-from ottla.wire.messages.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
+from ottla.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -26,48 +32,22 @@ from ottla.wire.messages.offset_delete import (
     OffsetDeleteResponse,
 )
 
-_STATES: Final = {
-    ConsumerGroupState.PREPARING_REBALANCING: "PreparingRebalance",
-    ConsumerGroupState.COMPLETING_REBALANCING: "CompletingRebalance",
-    ConsumerGroupState.STABLE: "Stable",
-    ConsumerGroupState.DEAD: "Dead",
-    ConsumerGroupState.EMPTY: "Empty",
-    ConsumerGroupState.UNKNOWN: "Unknown",
-}
-
-_TYPES: Final = {
-    ConsumerGroupType.CLASSIC: "Classic",
-    ConsumerGroupType.CONSUMER: "Consumer",
-    ConsumerGroupType.UNKNOWN: "Unknown",
-}
-
-_GROUP_KEY: Final = 0
-
 
 @dataclass(slots=True, frozen=True)
 class GroupListing:
+    """`protocol` is "consumer", "connect", "share", ...; "" for a group of offsets alone."""
+
     name: str
     state: str
     type: str
+    protocol: str = ""
 
-
-@dataclass(slots=True, frozen=True)
-class Member:
-    id: str
-    client_id: str
-    host: str
-    instance_id: str | None
-    assignment: tuple[TopicPartition, ...]
-
-
-@dataclass(slots=True, frozen=True)
-class GroupDescription:
-    name: str
-    state: str
-    type: str
-    assignor: str
-    coordinator: Node
-    members: tuple[Member, ...]
+    @property
+    def of_consumers(self) -> bool:
+        """Kafka's consumer groups: those of KIP-848, and classic ones that consumers are in."""
+        if self.type == "Classic":
+            return self.protocol in ("consumer", "")
+        return self.type == "Consumer"
 
 
 @dataclass(slots=True, frozen=True)
@@ -79,38 +59,39 @@ class Committed:
     metadata: str | None = None
 
 
+Listings = list[GroupListing]
+Names = list[str]
+
+
 class Groups:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def list(self) -> list[GroupListing]:
-        session = self._session
-        future = session.call(
-            session.librdkafka.list_consumer_groups, request_timeout=session.timeout_s
-        )
-        found = session.wait(future)
-        for error in found.errors or ():
-            raise failure_of(error)
-        return [_listing(each) for each in found.valid]
+    def list(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> Listings:
+        """The groups of consumers that all brokers know."""
+        return [each for each in self.list_all(states=states, types=types) if each.of_consumers]
+
+    def list_all(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> Listings:
+        """The groups of every type that all brokers know."""
+        request = ListGroupsRequest([*states], [*types])
+        found: dict[str, GroupListing] = {}
+        for node_id in self._session.lines.nodes():
+            ask = partial(self._list_on, node_id, request)
+            for each in patiently(self._session.timeout_s, ask):
+                found[each.name] = each
+        return [*found.values()]
 
     def describe(self, *names: str) -> dict[str, GroupDescription | KafkaError]:
         """For each group its description, or why there is none. A group nobody knows is dead."""
-        session = self._session
-        futures = session.call(
-            session.librdkafka.describe_consumer_groups,
-            list(names),
-            request_timeout=session.timeout_s,
-        )
-        return session.wait_each(futures, _description)
+        return describe_consumer_groups(self._session, names)
 
     def delete(self, *names: str) -> dict[str, KafkaError | None]:
+        """Delete groups of any type; for each None, or why it is still there."""
         session = self._session
-        futures = session.call(
-            session.librdkafka.delete_consumer_groups,
-            list(names),
-            request_timeout=session.timeout_s,
-        )
-        return session.wait_each(futures)
+        results: dict[str, KafkaError | None] = {}
+        for node_id, group in by_coordinator(session, KeyType.GROUP, names).items():
+            results |= patiently(session.timeout_s, partial(self._delete_on, node_id, group))
+        return {name: results[name] for name in names}
 
     def offsets(self, name: str) -> dict[TopicPartition, Committed]:
         """What the group has committed, of all partitions."""
@@ -160,13 +141,16 @@ class Groups:
             group_id=name,
             topics=[OffsetDeleteRequestTopic(topic, found) for topic, found in topics.items()],
         )
-        answer = self._session.lines.call(
-            request,
-            ApiKey.OFFSET_DELETE,
-            OffsetDeleteResponse,
-            node_id=self.coordinator(name),
-        )
-        check(answer.error_code, "")
+
+        def ask() -> OffsetDeleteResponse:
+            node_id = self.coordinator(name)
+            answer = self._session.lines.call(
+                request, ApiKey.OFFSET_DELETE, OffsetDeleteResponse, node_id=node_id
+            )
+            check(answer.error_code, "")
+            return answer
+
+        answer = patiently(self._session.timeout_s, ask)
         return {
             TopicPartition(topic.name, part.partition_index): (
                 KafkaError(ErrorCode(part.error_code)) if part.error_code else None
@@ -177,45 +161,31 @@ class Groups:
 
     def coordinator(self, name: str) -> int:
         """The id of the broker that coordinates the group."""
-        request = FindCoordinatorRequest(key=name, key_type=_GROUP_KEY, coordinator_keys=[name])
-        answer: Any = self._session.lines.call(
-            request, ApiKey.FIND_COORDINATOR, FindCoordinatorResponse
+        return coordinators_of(self._session, KeyType.GROUP, [name])[name]
+
+    def _list_on(self, node_id: int, request: ListGroupsRequest) -> Listings:
+        answer = self._session.lines.call(
+            request, ApiKey.LIST_GROUPS, ListGroupsResponse, node_id=node_id
         )
-        found = answer.coordinators[0] if answer.coordinators else answer
-        check(found.error_code, found.error_message)
-        return int(found.node_id)
+        check(answer.error_code, "")
+        return [
+            GroupListing(
+                each.group_id,
+                each.group_state or "Unknown",
+                each.group_type.title() or "Classic",
+                each.protocol_type,
+            )
+            for each in answer.groups
+        ]
 
-
-def _listing(found: Any) -> GroupListing:
-    state = getattr(found, "state", ConsumerGroupState.UNKNOWN)
-    kind = getattr(found, "type", ConsumerGroupType.UNKNOWN)
-    return GroupListing(found.group_id, _state(state), _TYPES.get(kind, "Unknown"))
-
-
-def _description(found: Any) -> GroupDescription:
-    node = found.coordinator
-    return GroupDescription(
-        found.group_id,
-        _state(found.state),
-        _TYPES.get(found.type, "Unknown"),
-        found.partition_assignor or "",
-        Node(node.id, node.host, node.port, getattr(node, "rack", None)),
-        tuple(_member(each) for each in found.members),
-    )
-
-
-def _member(found: Any) -> Member:
-    assigned = found.assignment.topic_partitions if found.assignment else ()
-    return Member(
-        found.member_id,
-        found.client_id,
-        found.host,
-        found.group_instance_id,
-        tuple(sorted(TopicPartition(each.topic, each.partition) for each in assigned)),
-    )
-
-
-def _state(state: Any) -> str:
-    """Kafka's spelling; a state of KIP-848 that librdkafka learns later keeps its own."""
-    known = _STATES.get(state)
-    return known if known is not None else str(state.name).title().replace("_", "")
+    def _delete_on(self, node_id: int, names: Names) -> dict[str, KafkaError | None]:
+        answer = self._session.lines.call(
+            DeleteGroupsRequest(names), ApiKey.DELETE_GROUPS, DeleteGroupsResponse, node_id=node_id
+        )
+        for each in answer.results:
+            if each.error_code in PASSING:
+                raise KafkaError(ErrorCode(each.error_code))
+        return {
+            each.group_id: KafkaError(ErrorCode(each.error_code)) if each.error_code else None
+            for each in answer.results
+        }

@@ -32,7 +32,8 @@ STATES: Final = (
     "Empty",
 )
 TYPES: Final = ("Consumer", "Classic")
-GROUP_WIDTH: Final = 32
+GROUP_WIDTH: Final = 15
+GROUP_MARGIN: Final = 10
 DRY_RUN: Final = (
     "WARN: Nothing is changed, as the --execute option is missing."
     " Say --dry-run in a script: a later version will want one of the two."
@@ -92,7 +93,8 @@ def work(options: Options) -> int:
         with Admin(bootstrap, settings=dict(settings), timeout_s=timeout_s) as admin:
             _DO[action](admin, options)
     except KafkaError as error:
-        failed(message_of(error))
+        # What --describe waits for comes with its class, the others' failures do without.
+        failed(describe_error(error) if action == "describe" else message_of(error))
         print(describe_error(error), file=sys.stderr)
     except ToolError as error:
         failed(str(error))
@@ -104,31 +106,47 @@ def failed(reason: str) -> None:
 
 
 def check(options: Options) -> str:
+    """In the order of Kafka's own checks; how many actions there are comes last."""
     actions = [each for each in ACTIONS if options.has(each)]
-    if options.has("describe"):
-        if not options.has("group") and not options.has("all-groups"):
-            raise UsageError("Option [describe] takes one of these options: [all-groups], [group]")
-        views = [each for each in ("members", "offsets", "state") if options.has(each)]
-        if len(views) > 1:
-            raise UsageError(
-                "Option [describe] takes at most one of these options: [members], [offsets],"
-                " [state]"
-            )
+    if actions != ["validate-regex"]:
+        options.require("bootstrap-server")
+    if "describe" in actions:
+        _check_describe(options)
+    else:
+        _refuse_outside(options, "describe", ("members", "offsets", "verbose"))
+    if "delete" in actions:
+        _check_groups(options, "delete")
+    if "delete-offsets" in actions and not (options.has("group") and options.has("topic")):
+        raise UsageError("Option [delete-offsets] takes the following options: [topic], [group]")
+    if "reset-offsets" in actions:
+        _check_reset(options)
+    options.refuse("group", ["all-groups", "list"])
+    options.refuse("topic", ["list", "describe"])
     if len(actions) != 1:
         raise UsageError(
             "Command must include exactly one action: " + ", ".join(f"--{each}" for each in ACTIONS)
         )
-    action = actions[0]
-    if action != "validate-regex":
-        options.require("bootstrap-server")
-    options.refuse("group", ["all-groups"])
-    if action in ("delete", "reset-offsets"):
-        _check_groups(options, action)
-    if action == "delete-offsets" and not (options.has("group") and options.has("topic")):
-        raise UsageError("Option [delete-offsets] takes the following options: [topic], [group]")
-    if action == "reset-offsets":
-        _check_reset(options)
-    return action
+    return actions[0]
+
+
+def _check_describe(options: Options) -> None:
+    if not options.has("group") and not options.has("all-groups"):
+        raise UsageError("Option [describe] takes one of these options: [all-groups], [group]")
+    if sum(map(options.has, ("members", "offsets", "state"))) > 1:
+        raise UsageError(
+            "Option [describe] takes at most one of these options: [members], [offsets], [state]"
+        )
+    if options.value("state") is not None:
+        raise UsageError("Option [describe] does not take a value for [state]")
+
+
+def _refuse_outside(options: Options, action: str, names: Sequence[str]) -> None:
+    """Options that have a meaning beside one action only."""
+    given = [name for name in names if options.has(name)]
+    if given and any(options.has(each) for each in ACTIONS if each != action):
+        shown = ", ".join(given)
+        words = f"Option(s) [{shown}] are unavailable given other options on the command line"
+        raise UsageError(words)
 
 
 def _check_groups(options: Options, action: str) -> None:
@@ -145,17 +163,17 @@ def _check_reset(options: Options) -> None:
         raise UsageError("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
     if not options.has("execute") and not options.has("dry-run"):
         print(DRY_RUN, file=sys.stderr)
+    _check_groups(options, "reset-offsets")
     given = [each for each in SCENARIOS if options.has(each)]
+    if len(given) > 1:
+        raise UsageError(f'Option "[{given[0]}]" can\'t be used with option "[{given[1]}]"')
+    if not (options.has("all-topics") or options.has("topic") or options.has("from-file")):
+        raise UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
     if not given:
         shown = ", ".join(f"[{each}]" for each in SCENARIOS)
         raise UsageError(
             f"Option '[reset-offsets]' requires one of the following scenarios: [{shown}]"
         )
-    if len(given) > 1:
-        raise UsageError(f'Option "[{given[0]}]" can\'t be used with option "[{given[1]}]"')
-    if not (options.has("all-topics") or options.has("topic") or options.has("from-file")):
-        raise UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
-    options.refuse("topic", ["all-topics"])
 
 
 def list_groups(admin: Admin, options: Options) -> None:
@@ -171,7 +189,7 @@ def list_groups(admin: Admin, options: Options) -> None:
         for each in groups:
             print(each.name)
         return
-    width = max([GROUP_WIDTH, *(len(each.name) for each in groups)])
+    width = max([GROUP_WIDTH, *(len(each.name) for each in groups)]) + GROUP_MARGIN
     with_type, with_state = options.has("type"), options.has("state")
     print(_listing_row("GROUP", width, "TYPE" if with_type else "", "STATE" if with_state else ""))
     for each in groups:

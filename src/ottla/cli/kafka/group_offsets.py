@@ -16,10 +16,10 @@ from ottla.cli.kafka.exceptions import describe as describe_error
 from ottla.cli.kafka.exceptions import message_of
 from ottla.cli.kafka.get_offsets import partitions_of
 from ottla.cli.kafka.group_report import Column, print_table
-from ottla.cli.kafka.options import Options
+from ottla.cli.kafka.options import Options, UsageError
 from ottla.cli.kafka.tool import ToolError
 from ottla.client.admin import Admin
-from ottla.client.groups import GroupDescription
+from ottla.client.describing import GroupDescription
 from ottla.client.offsets import EARLIEST, LATEST, OffsetAt
 from ottla.client.record import TopicPartition
 from ottla.errors import ErrorCode, KafkaError
@@ -40,7 +40,12 @@ RESET_COLUMNS: Final[tuple[Column, ...]] = (
     ("PARTITION", 10),
     ("NEW-OFFSET", 0),
 )
-DELETE_COLUMNS: Final[tuple[Column, ...]] = (("TOPIC", 15), ("PARTITION", 10), ("STATUS", 15))
+STATUS_WIDTH: Final = 15  # which a longer status does not widen
+DELETE_COLUMNS: Final[tuple[Column, ...]] = (
+    ("TOPIC", 15),
+    ("PARTITION", 10),
+    ("STATUS".ljust(STATUS_WIDTH), 0),
+)
 
 _DURATION: Final = re.compile(
     r"([-+]?)P(?:([-+]?\d+)D)?(?:T(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+(?:\.\d+)?)S)?)?",
@@ -122,11 +127,11 @@ def new_offsets(
         return _found(admin.offsets.find(partitions, LATEST))
     if options.has("shift-by"):
         shift = _integer(options, "shift-by")
-        missing = [str(each) for each in partitions if each not in current]
-        if missing:
-            raise ToolError(
-                f"Cannot shift offset for partition {', '.join(missing)} since there is no current"
-                " committed offset"
+        missing = next((each for each in partitions if each not in current), None)
+        if missing is not None:
+            raise UsageError(
+                f"Cannot shift offset for partition {missing} since there is no current committed"
+                " offset"
             )
         return within_log(admin, {each: current[each] + shift for each in partitions})
     if options.has("to-datetime"):
@@ -181,15 +186,25 @@ def topic_partitions(admin: Admin, words: Iterable[str]) -> list[TopicPartition]
         if not colon:
             wanted += known
             continue
-        try:
-            chosen = [TopicPartition(topic, int(each)) for each in numbers.split(",")]
-        except ValueError:
-            raise ToolError(f"Invalid partitions in {word}") from None
-        missing = ", ".join(str(each) for each in chosen if each not in known)
+        chosen = [TopicPartition(topic, each) for each in _partitions(word, numbers)]
+        missing = ",".join(str(each) for each in chosen if each not in known)
         if missing:
-            raise ToolError(f'The partitions "{missing}" do not exist')
+            words = f'The partitions "{missing}" do not exist'
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, words)
         wanted += chosen
     return wanted
+
+
+def _partitions(word: str, numbers: str) -> list[int]:
+    """The `0,1` of `topic:0,1`."""
+    if not numbers:
+        raise UsageError(f"Invalid topic arg '{word}', expected topic name and partitions")
+    found = []
+    for each in numbers.split(","):
+        if not each.isdigit():
+            raise UsageError(f"Invalid partition '{each}' specified in topic arg '{word}''")
+        found.append(int(each))
+    return found
 
 
 def delete_offsets(admin: Admin, options: Options) -> None:
@@ -197,10 +212,14 @@ def delete_offsets(admin: Admin, options: Options) -> None:
     results: dict[tuple[str, str], KafkaError | None] = {}
     partitions: list[TopicPartition] = []
     for word in options.values("topic"):
+        topic, colon, numbers = word.partition(":")
+        if colon:  # the broker says which of them it does not have
+            partitions += [TopicPartition(topic, each) for each in _partitions(word, numbers)]
+            continue
         try:
             partitions += topic_partitions(admin, [word])
         except KafkaError as error:
-            results[word.partition(":")[0], "-"] = error
+            results[topic, "-"] = error
     overall: KafkaError | None = None
     try:
         for each, result in admin.groups.delete_offsets(name, partitions).items():
@@ -212,7 +231,10 @@ def delete_offsets(admin: Admin, options: Options) -> None:
     print_table(
         DELETE_COLUMNS,
         [
-            [*key, f"Error: {describe_error(result)}" if result else "Successful"]
+            [
+                *key,
+                f"Error: {describe_error(result)}" if result else "Successful".ljust(STATUS_WIDTH),
+            ]
             for key, result in sorted(results.items(), key=lambda each: each[0])
         ],
     )

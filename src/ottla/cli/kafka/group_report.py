@@ -8,15 +8,14 @@ from itertools import groupby
 from typing import Final
 
 from ottla.cli.kafka.options import Options
-from ottla.cli.kafka.tool import ToolError
 from ottla.client.admin import Admin
-from ottla.client.groups import Committed, GroupDescription, Member
+from ottla.client.describing import GroupDescription, Member
+from ottla.client.groups import Committed
 from ottla.client.offsets import OffsetAt
 from ottla.client.record import TopicPartition
 from ottla.errors import ErrorCode, KafkaError
 
 MISSING: Final = "-"
-NOT_FOUND: Final = "org.apache.kafka.common.errors.GroupIdNotFoundException: Group {} not found."
 
 # A column's title and the width that it has at least; 0: the last one, which is not padded.
 OFFSET_COLUMNS: Final = (
@@ -46,6 +45,7 @@ MEMBER_VERBOSE_COLUMNS: Final = (
     ("TARGET-EPOCH", 15),
     ("TARGET-ASSIGNMENT", 20),
 )
+UPGRADED_COLUMN: Final = ("UPGRADED", 0)  # while a group has members of both protocols
 STATE_COLUMNS: Final = (
     ("GROUP", 15),
     ("COORDINATOR (ID)", 25),
@@ -64,8 +64,7 @@ def describe_groups(admin: Admin, options: Options) -> None:
         return
     described = admin.groups.describe(*dict.fromkeys(names))
     verbose = options.has("verbose")
-    for name in sorted(described):
-        group = known(name, described[name])
+    for group in [known(name, described[name]) for name in sorted(described)]:
         if options.has("members"):
             say_state(group)
             print_members(group, verbose=verbose)
@@ -83,13 +82,11 @@ def describe_groups(admin: Admin, options: Options) -> None:
 
 
 def known(name: str, described: GroupDescription | KafkaError) -> GroupDescription:
-    """A group that nobody knows is dead to the broker, and an error to us."""
+    """A group that nobody knows is dead to older brokers, and an error to us."""
     if isinstance(described, KafkaError):
-        if described.code != ErrorCode.GROUP_ID_NOT_FOUND:
-            raise described
-        raise ToolError(NOT_FOUND.format(name))
+        raise described
     if described.state == "Dead":
-        raise ToolError(NOT_FOUND.format(name))
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} not found.")
     return described
 
 
@@ -152,6 +149,9 @@ def print_members(group: GroupDescription, *, verbose: bool) -> None:
     with_instances = any(each.instance_id for each in group.members)
     if with_instances:
         columns.insert(2, INSTANCE_COLUMN)
+    with_upgrades = verbose and any(each.upgraded is False for each in group.members)
+    if with_upgrades:
+        columns.append(UPGRADED_COLUMN)
     rows = []
     for member in sorted(group.members, key=lambda each: (-len(each.assignment), each.id)):
         row = [group.name, member.id]
@@ -159,7 +159,14 @@ def print_members(group: GroupDescription, *, verbose: bool) -> None:
             row.append(member.instance_id or MISSING)
         row += [member.host, member.client_id, str(len(member.assignment))]
         if verbose:
-            row += [MISSING, assignment_text(member.assignment), MISSING, MISSING]
+            row += [
+                _shown(member.epoch),
+                assignment_text(member.assignment),
+                _shown(group.assignment_epoch),
+                assignment_text(member.target or ()),
+            ]
+        if with_upgrades:
+            row.append(MISSING if member.upgraded is None else str(member.upgraded).lower())
         rows.append(row)
     print_table(columns, rows)
 
@@ -176,7 +183,7 @@ def print_state(group: GroupDescription, *, verbose: bool) -> None:
     columns = [*STATE_COLUMNS]
     if verbose:
         columns[4:4] = STATE_VERBOSE_COLUMNS
-        row[4:4] = [MISSING, MISSING]
+        row[4:4] = [_shown(group.epoch), _shown(group.assignment_epoch)]
     print_table(columns, [row])
 
 

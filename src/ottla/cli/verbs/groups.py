@@ -20,7 +20,7 @@ from ottla.cli.output import (
     said,
 )
 from ottla.client.admin import Admin
-from ottla.client.groups import GroupDescription
+from ottla.client.describing import GroupDescription
 from ottla.client.offsets import OffsetAt
 from ottla.errors import ErrorCode, KafkaError
 

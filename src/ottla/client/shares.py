@@ -1,0 +1,168 @@
+"""Share groups (KIP-932): who is in them, and where their partitions start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ottla.client.coordinators import KeyType, coordinators_of, patiently
+from ottla.client.describing import GroupDescription, describe_share_groups
+from ottla.client.groups import Groups, Listings
+from ottla.client.lines import check
+from ottla.client.record import TopicPartition
+from ottla.client.session import Session
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+    AlterShareGroupOffsetsResponse,
+)
+from ottla.wire.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+    DeleteShareGroupOffsetsResponse,
+)
+from ottla.wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsResponse,
+)
+
+
+@dataclass(slots=True, frozen=True)
+class ShareOffset:
+    """Where a share partition starts; None: nobody has read it. The lag may be unknown, too."""
+
+    start_offset: int | None
+    leader_epoch: int | None = None
+    lag: int | None = None
+
+
+class Shares:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def list(self, *, states: Iterable[str] = ()) -> Listings:
+        groups = Groups(self._session).list_all(states=states, types=["share"])
+        return [each for each in groups if each.type == "Share"]
+
+    def describe(self, *names: str) -> dict[str, GroupDescription | KafkaError]:
+        """For each share group its description, or why there is none."""
+        return describe_share_groups(self._session, names)
+
+    def offsets(
+        self, name: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, ShareOffset | KafkaError]:
+        """Where partitions start for the group; all that it knows if none are named."""
+        topics = None
+        if partitions is not None:
+            topics = [
+                DescribeShareGroupOffsetsRequestTopic(topic, [each.partition for each in found])
+                for topic, found in _by_topic(partitions).items()
+            ]
+        wish = DescribeShareGroupOffsetsRequestGroup(name, topics)
+
+        def ask() -> dict[TopicPartition, ShareOffset | KafkaError]:
+            answer = self._session.lines.call(
+                DescribeShareGroupOffsetsRequest([wish]),
+                ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+                DescribeShareGroupOffsetsResponse,
+                node_id=self._coordinator(name),
+            )
+            (group,) = answer.groups
+            check(group.error_code, group.error_message)
+            return {
+                TopicPartition(topic.topic_name, part.partition_index): (
+                    KafkaError(ErrorCode(part.error_code), part.error_message or "")
+                    if part.error_code
+                    else ShareOffset(
+                        _known(part.start_offset), _known(part.leader_epoch), _known(part.lag)
+                    )
+                )
+                for topic in group.topics
+                for part in topic.partitions
+            }
+
+        return patiently(self._session.timeout_s, ask)
+
+    def alter_offsets(
+        self, name: str, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Where partitions start from now on. The group must have no members; a new one comes."""
+        request = AlterShareGroupOffsetsRequest(
+            name,
+            [
+                AlterShareGroupOffsetsRequestTopic(
+                    topic,
+                    [
+                        AlterShareGroupOffsetsRequestPartition(each.partition, offsets[each])
+                        for each in found
+                    ],
+                )
+                for topic, found in _by_topic(offsets).items()
+            ],
+        )
+
+        def ask() -> dict[TopicPartition, KafkaError | None]:
+            answer = self._session.lines.call(
+                request,
+                ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+                AlterShareGroupOffsetsResponse,
+                node_id=self._coordinator(name),
+            )
+            check(answer.error_code, answer.error_message)
+            return {
+                TopicPartition(topic.topic_name, part.partition_index): _failure(
+                    part.error_code, part.error_message
+                )
+                for topic in answer.responses
+                for part in topic.partitions
+            }
+
+        return patiently(self._session.timeout_s, ask)
+
+    def delete_offsets(self, name: str, topics: Iterable[str]) -> dict[str, KafkaError | None]:
+        """Forget these topics. The group must have no members."""
+        request = DeleteShareGroupOffsetsRequest(
+            name, [DeleteShareGroupOffsetsRequestTopic(each) for each in topics]
+        )
+
+        def ask() -> dict[str, KafkaError | None]:
+            answer = self._session.lines.call(
+                request,
+                ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+                DeleteShareGroupOffsetsResponse,
+                node_id=self._coordinator(name),
+            )
+            check(answer.error_code, answer.error_message)
+            return {
+                each.topic_name: _failure(each.error_code, each.error_message)
+                for each in answer.responses
+            }
+
+        return patiently(self._session.timeout_s, ask)
+
+    def delete(self, *names: str) -> dict[str, KafkaError | None]:
+        """For each group None, or why it is still there."""
+        return Groups(self._session).delete(*names)
+
+    def _coordinator(self, name: str) -> int:
+        return coordinators_of(self._session, KeyType.GROUP, [name])[name]
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    topics: dict[str, list[TopicPartition]] = {}
+    for each in partitions:
+        topics.setdefault(each.topic, []).append(each)
+    return topics
+
+
+def _known(value: int) -> int | None:
+    return None if value < 0 else value
+
+
+def _failure(code: int, message: str | None) -> KafkaError | None:
+    return KafkaError(ErrorCode(code), message or "") if code else None
