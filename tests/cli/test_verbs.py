@@ -137,7 +137,8 @@ def test_a_groups_progress(ottla: Tool, bootstrap: str, five: str, group: str) -
         assert "has 1 members" in refused.err
     assert "Empty" in ottla("groups", "describe", group).out
     listed = json.loads(ottla("groups", "list", "--json").out)
-    assert {"name": group, "state": "Empty", "type": "Classic"} in listed
+    expected = {"name": group, "state": "Empty", "type": "Classic", "protocol": "consumer"}
+    assert expected in listed
     missing = ottla("groups", "describe", "no-such")
     assert "group no-such does not exist" in missing.err
 
