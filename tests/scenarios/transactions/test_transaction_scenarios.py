@@ -1,0 +1,19 @@
+"""Transactions, told as transcripts: an event on a line, and below it what the coordinator does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from transaction_transcript import replay
+
+SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_scenario(path: Path, rewrite: bool) -> None:
+    written = path.read_text()
+    happened = replay(written)
+    if rewrite:
+        path.write_text(happened)
+    assert happened == written or rewrite
