@@ -10,6 +10,21 @@ from ottla.coordinator.transactions.keys import read_key, read_value, write_key,
 from ottla.coordinator.transactions.transaction import State, Transaction
 from ottla.errors import KafkaError
 
+# State, tags, and the value.
+KAFKA_S = {
+    "Empty, new": "0001000000000000000000000000ea600000000001a1e217eccaffffffffffffffff"
+    "0100080000000000000000",
+    "Ongoing": "0001000000000000000000000000ea6001020274020000000000000001a1e217ed7e"
+    "000001a1e217ed7e020008000000000000000002020002",
+    "Ongoing, version 0": "0001000000000000000900000000006401020274020000000000000001a1e2184059"
+    "000001a1e21840590100080000000000000009",
+    "PrepareCommit": "0001000000000000000000010000ea600202027403000000010000000000000001a1e217edcf"
+    "000001a1e217ed7e020008000000000000000002020002",
+    "PrepareCommit, epochs run out": "0001000000000000000f7fff0000ea6002020274020000000000000001"
+    "a1e218efc0000001a1e218efbf030008000000000000000f0108000000000000001002020002",
+    "CompleteAbort": "0001000000000000000600030000ea600501000001a1e217f211000001a1e217f20e"
+    "020008000000000000000602020002",
+}
 int64s = st.integers(-1, 2**63 - 1)
 partitions = st.frozensets(st.tuples(st.text(max_size=20), st.integers(0, 2**31 - 1)), max_size=20)
 transactions = st.builds(
@@ -26,6 +41,17 @@ transactions = st.builds(
     client_version=st.integers(0, 2),
     last_epoch=st.just(-1),
 )
+
+
+@pytest.mark.parametrize("name", KAFKA_S)
+def test_a_value_of_kafka_s_is_written_as_kafka_did(name: str) -> None:
+    data = bytes.fromhex(KAFKA_S[name])
+    read = read_value(data)
+    assert read.state.title == name.split(",")[0]
+    # Kafka keeps a set's own order; ours is sorted.
+    assert sorted(write_value(read)) == sorted(data)
+    if len(read.partitions) < 2:
+        assert write_value(read) == data
 
 
 def test_a_key() -> None:
