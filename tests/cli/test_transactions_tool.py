@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 
 from ottla.cli.kafka.transactions import main
-from ottla.client import Producer
+from ottla.client import Admin, Consumer, Producer
 
 Tool = Callable[..., Any]
 
@@ -37,6 +38,27 @@ def rows(ran: Any) -> list[dict[str, str]]:
     return [dict(zip(header, line, strict=True)) for line in lines]
 
 
+def test_list_and_describe(
+    transactions: Tool, producer: Producer[Any, Any], five: str, name: str
+) -> None:
+    with producer.transaction():
+        producer.send(five, b"x", partition=0).result()
+        (row,) = (each for each in rows(transactions("list")) if each["TransactionalId"] == name)
+        assert row["TransactionState"] == "Ongoing"
+        ran = transactions("describe", "--transactional-id", name)
+        (found,) = rows(ran)
+        assert ran.lines[0].split("\t")[:2] == ["CoordinatorId", "TransactionalId"]
+        assert found["TransactionState"] == "Ongoing"
+        assert found["TopicPartitions"] == f"{five}-0"
+        assert found["ProducerId"] == row["ProducerId"]
+        assert int(found["TransactionDurationMs"]) >= 0
+    (done,) = rows(transactions("list", "--transactional-id-pattern", f"{name}|nobody"))
+    assert done["TransactionState"] in ("PrepareCommit", "CompleteCommit")
+    assert rows(transactions("list", "--transactional-id-pattern", "nobody")) == []
+    long_ago = transactions("list", "--duration-filter", "100000000")
+    assert name not in long_ago.out
+
+
 def test_an_id_that_has_begun_nothing(
     transactions: Tool, producer: Producer[Any, Any], name: str
 ) -> None:
@@ -62,6 +84,70 @@ def test_force_terminate(transactions: Tool, producer: Producer[Any, Any], name:
     assert (ran.out, ran.err, ran.code) == ("", "", 0)
     (found,) = rows(transactions("describe", "--transactional-id", name))
     assert int(found["ProducerEpoch"]) > 0
+
+
+def test_producers_of_a_partition(
+    transactions: Tool, producer: Producer[Any, Any], admin: Admin, topic: str
+) -> None:
+    admin.topics.create(topic, 1)
+    words = ("describe-producers", "--topic", topic, "--partition", "0")
+    with producer.transaction():
+        producer.send(topic, b"x").result()
+        (found,) = rows(transactions(*words))
+        assert found["CurrentTransactionStartOffset"] == "0"
+        assert found["LastSequence"] == "0"
+        assert rows(transactions(*words, "--broker-id", "0")) == [found]
+        hanging = ("find-hanging", "--topic", topic, "--max-transaction-timeout", "0")
+        assert rows(transactions(*hanging)) == []  # the coordinator will end it
+    (found,) = rows(transactions(*words))
+    assert found["CurrentTransactionStartOffset"] == "None"
+
+
+class Undone(Exception):
+    """Ends a transaction's block, and so the transaction."""
+
+
+@contextmanager
+def undone(producer: Producer[Any, Any]) -> Iterator[None]:
+    """A transaction that its producer aborts."""
+    with suppress(Undone), producer.transaction():
+        yield
+        raise Undone
+
+
+def test_abort_by_start_offset(
+    transactions: Tool, bootstrap: str, producer: Producer[Any, Any], admin: Admin, topic: str
+) -> None:
+    admin.topics.create(topic, 1)
+    place = ("abort", "--topic", topic, "--partition", "0")
+    with undone(producer):
+        producer.send(topic, b"lost").result()
+        missing = transactions(*place, "--start-offset", "7")
+        assert missing.err == (
+            f"Could not find any open transactions starting at offset 7 on partition {topic}-0\n"
+        )
+        assert missing.code == 1
+        ran = transactions(*place, "--start-offset", "0")
+        assert (ran.out, ran.err, ran.code) == ("", "", 0)
+    with Producer(bootstrap) as plain:
+        plain.send(topic, b"kept").result()
+    settings = {"isolation.level": "read_committed"}
+    with Consumer(bootstrap, topic, auto_offset_reset="earliest", settings=settings) as consumer:
+        assert [each.value for each in consumer.take(1)] == [b"kept"]
+
+
+def test_abort_by_producer(
+    transactions: Tool, producer: Producer[Any, Any], admin: Admin, topic: str
+) -> None:
+    admin.topics.create(topic, 1)
+    place = ("--topic", topic, "--partition", "0")
+    with undone(producer):
+        producer.send(topic, b"x").result()
+        (found,) = rows(transactions("describe-producers", *place))
+        who = ("--producer-id", found["ProducerId"], "--producer-epoch", found["ProducerEpoch"])
+        assert transactions("abort", *place, *who, "--coordinator-epoch", "0").code == 0
+        (found,) = rows(transactions("describe-producers", *place))
+        assert found["CurrentTransactionStartOffset"] == "None"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,17 @@ from ottla.records.record import Record
 
 Tool = Callable[..., Any]
 
+VERBS = (
+    "topics",
+    "produce",
+    "consume",
+    "groups",
+    "transactions",
+    "configs",
+    "bench",
+    "dump-log",
+)
+
 
 @pytest.fixture
 def ottla(run: Tool, bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> Tool:
@@ -27,7 +38,7 @@ def test_help_has_examples(ottla: Tool) -> None:
     ran = ottla("--help")
     assert ran.code == 0
     assert "serve" in ran.out
-    for verb in ("topics", "produce", "consume", "groups", "configs", "bench", "dump-log"):
+    for verb in VERBS:
         assert verb in ran.out
         assert f"ottla {verb}" in ottla(verb, "--help").out
     assert "ottla topics create orders" in ottla("topics", "create", "--help").out

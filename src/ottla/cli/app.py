@@ -8,7 +8,16 @@ import typer
 
 from ottla.cli.kafka.tool import INTERRUPTED, ToolError, broken_pipe, log_to_stderr
 from ottla.cli.output import fail
-from ottla.cli.verbs import bench, configs, consume, dump_log, groups, produce, topics
+from ottla.cli.verbs import (
+    bench,
+    configs,
+    consume,
+    dump_log,
+    groups,
+    produce,
+    topics,
+    transactions,
+)
 from ottla.errors import KafkaError
 
 HELP = """Ottla: an event streaming platform that speaks Kafka's protocol.
@@ -16,7 +25,7 @@ HELP = """Ottla: an event streaming platform that speaks Kafka's protocol.
 [bold]ottla serve[/bold] starts a broker; the other verbs work with any Kafka cluster.
 
 Kafka's own tools are there too, under their own names: kafka-topics, kafka-console-producer,
-kafka-console-consumer, kafka-consumer-groups, kafka-configs and others.
+kafka-console-consumer, kafka-consumer-groups, kafka-transactions and others.
 """
 
 app = typer.Typer(
@@ -29,6 +38,7 @@ app = typer.Typer(
 )
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
+app.add_typer(transactions.app, name="transactions")
 app.add_typer(configs.app, name="configs")
 app.command("produce", help=produce.HELP)(produce.produce)
 app.command("consume", help=consume.HELP)(consume.consume)

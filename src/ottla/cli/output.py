@@ -42,6 +42,7 @@ _ADVICE: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`ottla topics list` shows the topics there are.",
     ErrorCode.GROUP_ID_NOT_FOUND: "`ottla groups list` shows the groups there are.",
     ErrorCode.NON_EMPTY_GROUP: "Stop its consumers first; `ottla groups describe` lists them.",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "`ottla transactions list` shows those there are.",
     ErrorCode.TOPIC_ALREADY_EXISTS: "`ottla topics describe` shows it.",
     ErrorCode.REQUEST_TIMED_OUT: "Can its advertised address be reached from here?",
 }

@@ -1,4 +1,4 @@
-"""ottla groups: list, describe, reset, delete."""
+"""ottla groups: list, describe, members, reset, delete; of consumers, and share groups."""
 
 from __future__ import annotations
 
@@ -19,16 +19,23 @@ from ottla.cli.output import (
     print_table,
     said,
 )
+from ottla.cli.verbs.group_progress import (
+    Row,
+    alter_offsets,
+    current_offsets,
+    described,
+    progress,
+)
 from ottla.client.admin import Admin
 from ottla.client.describing import GroupDescription
-from ottla.client.offsets import OffsetAt
 from ottla.errors import ErrorCode, KafkaError
 
 app = typer.Typer(
-    help="""Consumer groups: list, describe, reset, delete.
+    help="""Groups of consumers and share groups: list, describe, members, reset, delete.
 
 [dim]ottla groups list
 ottla groups describe billing
+ottla groups members billing
 ottla groups reset billing --topic orders --to earliest[/dim]
 """,
     no_args_is_help=True,
@@ -40,21 +47,32 @@ _COLORS = {"Stable": "green", "Empty": "dim", "Dead": "red"}
 @app.command("list")
 def list_groups(
     *,
+    kind: Annotated[
+        str | None, typer.Option("--type", help="classic, consumer or share; none: all.")
+    ] = None,
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """List groups and their states.
+    """List groups of every type and their states.
 
-    [dim]ottla groups list --json[/dim]
+    [dim]ottla groups list
+    ottla groups list --type share --json[/dim]
     """
     with _admin(bootstrap_server, command_config) as admin:
-        groups = sorted(admin.groups.list(), key=lambda each: each.name)
+        found = admin.groups.list_all()
+    groups = sorted(
+        (each for each in found if kind is None or each.type.lower() == kind.lower()),
+        key=lambda each: each.name,
+    )
     if as_json:
         print_json(groups)
         return
-    rows = [(f"[cyan]{each.name}[/]", _colored(each.state), each.type) for each in groups]
-    print_table(["group", "state", "type"], rows)
+    rows = [
+        (f"[cyan]{each.name}[/]", _colored(each.state), each.type, each.protocol or "-")
+        for each in groups
+    ]
+    print_table(["group", "state", "type", "protocol"], rows)
 
 
 @app.command()
@@ -71,8 +89,8 @@ def describe(
     ottla groups describe billing --json[/dim]
     """
     with _admin(bootstrap_server, command_config) as admin:
-        group = _described(admin, name)
-        rows = _progress(admin, group)
+        group = described(admin, name)
+        rows = progress(admin, group)
     if as_json:
         print_json(
             {
@@ -81,16 +99,13 @@ def describe(
                 "type": group.type,
                 "assignor": group.assignor,
                 "coordinator": group.coordinator.id,
+                "epoch": group.epoch,
                 "members": group.members,
                 "offsets": rows,
             }
         )
         return
-    lag = sum(int(row["lag"] or 0) for row in rows)
-    said(
-        f"[bold cyan]{name}[/]  {_colored(group.state)}  [dim]{group.assignor or 'no assignor'},"
-        f" coordinator {group.coordinator.id}, {len(group.members)} members, lag {lag:,}[/]"
-    )
+    _title(group, rows)
     print_table(
         ["topic", ">partition", ">offset", ">end", ">lag", "member", "host"],
         [
@@ -109,6 +124,41 @@ def describe(
     idle = [each for each in group.members if not each.assignment]
     for member in idle:
         said(f"  [dim]idle:[/] {member.id} {member.host} {assignment_text(member.assignment)}")
+
+
+@app.command()
+def members(
+    name: Annotated[str, typer.Argument(help="The group.")],
+    *,
+    bootstrap_server: Bootstrap = LOCALHOST,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a group's members: what each reads, and what it is to read next.
+
+    [dim]ottla groups members billing[/dim]
+    """
+    with _admin(bootstrap_server, command_config) as admin:
+        group = described(admin, name)
+    if as_json:
+        print_json(group.members)
+        return
+    _title(group, [])
+    print_table(
+        ["member", "client", "host", "instance", ">epoch", "reads", "is to read"],
+        [
+            (
+                f"[cyan]{each.id}[/]",
+                each.client_id,
+                each.host,
+                each.instance_id or "-",
+                _number(each.epoch),
+                assignment_text(each.assignment),
+                "-" if each.target is None else assignment_text(each.target),
+            )
+            for each in group.members
+        ],
+    )
 
 
 @app.command()
@@ -134,17 +184,18 @@ def reset(
     ottla groups reset billing --to 2026-01-31T12:00:00[/dim]
     """
     with _admin(bootstrap_server, command_config) as admin:
-        group = admin.groups.describe(name)[name]
-        if isinstance(group, GroupDescription) and group.members:
+        group = described(admin, name, may_miss=True)
+        if group is not None and group.members:
             code = ErrorCode.NON_EMPTY_GROUP
             raise KafkaError(code, f"group {name} has {len(group.members)} members")
-        current = {each: found.offset for each, found in admin.groups.offsets(name).items()}
+        shared = group is not None and group.type == "Share"
+        current = current_offsets(admin, name, shared=shared)
         partitions = topic_partitions(admin, topic) if topic else list(current)
         if not partitions:
             raise ToolError(f"group {name} has no offsets; name what to set by --topic")
         plan = new_offsets(admin, _scenario(to), partitions, current)
         if not dry_run:
-            admin.groups.alter_offsets(name, plan)
+            alter_offsets(admin, name, plan, shared=shared)
     if as_json:
         print_json([{**each._asdict(), "offset": offset} for each, offset in plan.items()])
         return
@@ -183,41 +234,6 @@ def _admin(bootstrap_server: str, command_config: str | None) -> Admin:
     return Admin(bootstrap_server, settings=dict(read_properties(command_config)))
 
 
-def _described(admin: Admin, name: str) -> GroupDescription:
-    group = admin.groups.describe(name)[name]
-    if isinstance(group, KafkaError) and group.code != ErrorCode.GROUP_ID_NOT_FOUND:
-        raise group
-    if isinstance(group, KafkaError) or group.state == "Dead":
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {name} does not exist")
-    return group
-
-
-def _progress(admin: Admin, group: GroupDescription) -> list[dict[str, int | str | None]]:
-    committed = admin.groups.offsets(group.name)
-    readers = {each: member for member in group.members for each in member.assignment}
-    partitions = sorted(set(committed) | set(readers))
-    ends = admin.offsets.find(partitions)
-    rows: list[dict[str, int | str | None]] = []
-    for each in partitions:
-        at = ends[each]
-        end = at.offset if isinstance(at, OffsetAt) else None
-        offset = committed[each].offset if each in committed else None
-        reader = readers.get(each)
-        rows.append(
-            {
-                "topic": each.topic,
-                "partition": each.partition,
-                "offset": offset,
-                "end": end,
-                "lag": None if offset is None or end is None else end - offset,
-                "member": reader.id if reader else None,
-                "client": reader.client_id if reader else None,
-                "host": reader.host if reader else None,
-            }
-        )
-    return rows
-
-
 def _scenario(to: str) -> Options:
     """Kafka's own option for each form of `--to`."""
     words = {"earliest": ["--to-earliest"], "latest": ["--to-latest"]}.get(to)
@@ -235,6 +251,16 @@ def _scenario(to: str) -> Options:
         *(Option(each, "", "value") for each in ("by-duration", "from-file", "to-current")),
     ]
     return Options(known, words)
+
+
+def _title(group: GroupDescription, rows: list[Row]) -> None:
+    lag = f", lag {sum(int(row['lag'] or 0) for row in rows):,}" if rows else ""
+    epoch = "" if group.epoch is None else f", epoch {group.epoch}"
+    said(
+        f"[bold cyan]{group.name}[/]  {_colored(group.state)}  [dim]{group.type.lower()},"
+        f" {group.assignor or 'no assignor'}, coordinator {group.coordinator.id}{epoch},"
+        f" {len(group.members)} members{lag}[/]"
+    )
 
 
 def _colored(state: str) -> str:

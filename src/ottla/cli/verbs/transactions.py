@@ -1,0 +1,249 @@
+"""ottla transactions: list, describe, abort, hanging."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from ottla.cli.kafka.get_offsets import partitions_of
+from ottla.cli.kafka.tool import read_properties
+from ottla.cli.output import (
+    LOCALHOST,
+    AsJson,
+    Bootstrap,
+    CommandConfig,
+    print_json,
+    print_table,
+    said,
+)
+from ottla.client.admin import Admin
+from ottla.client.record import TopicPartition
+from ottla.client.transactions import HANGING_AFTER_MS, HangingTransaction, TransactionDescription
+from ottla.errors import ErrorCode, KafkaError
+
+app = typer.Typer(
+    help="""Transactions: list, describe, abort, and those that hang.
+
+[dim]ottla transactions list --state Ongoing
+ottla transactions describe billing-1
+ottla transactions abort billing-1
+ottla transactions hanging[/dim]
+""",
+    no_args_is_help=True,
+)
+
+_COLORS = {"Ongoing": "yellow", "Empty": "dim", "CompleteCommit": "green", "CompleteAbort": "red"}
+
+
+@app.command("list")
+def list_transactions(
+    pattern: Annotated[
+        str | None, typer.Argument(help="A regular expression that ids must match.")
+    ] = None,
+    *,
+    state: Annotated[
+        list[str], typer.Option("--state", help="Only those in this state; may be given again.")
+    ] = [],  # noqa: B006
+    longer_than: Annotated[
+        float | None, typer.Option(help="Only those that run for longer, in seconds.")
+    ] = None,
+    bootstrap_server: Bootstrap = LOCALHOST,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """List transactional ids and where their transactions stand.
+
+    [dim]ottla transactions list
+    ottla transactions list 'billing-.*' --state Ongoing --longer-than 60[/dim]
+    """
+    longer_than_ms = -1 if longer_than is None else int(longer_than * 1000)
+    with _admin(bootstrap_server, command_config) as admin:
+        found = sorted(
+            admin.transactions.list(states=state, longer_than_ms=longer_than_ms, pattern=pattern),
+            key=lambda each: each.transactional_id,
+        )
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ["id", "state", ">producer", ">coordinator"],
+        [
+            (
+                f"[cyan]{each.transactional_id}[/]",
+                _colored(each.state),
+                each.producer_id,
+                each.coordinator,
+            )
+            for each in found
+        ],
+    )
+
+
+@app.command()
+def describe(
+    name: Annotated[str, typer.Argument(help="The transactional id.")],
+    *,
+    bootstrap_server: Bootstrap = LOCALHOST,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a transactional id: its producer, its timeout, the partitions of its transaction.
+
+    [dim]ottla transactions describe billing-1 --json[/dim]
+    """
+    with _admin(bootstrap_server, command_config) as admin:
+        found = _described(admin, name)
+    if as_json:
+        print_json(found)
+        return
+    said(
+        f"[bold cyan]{name}[/]  {_colored(found.state)}  [dim]producer {found.producer_id},"
+        f" epoch {found.producer_epoch}, coordinator {found.coordinator},"
+        f" timeout {found.timeout_ms / 1000:g} s[/]"
+    )
+    if found.start_ms is not None:
+        age_s = time.time() - found.start_ms / 1000
+        said(f"  begun {_clock(found.start_ms)}, {age_s:,.0f} s ago")
+    for each in sorted(found.partitions):
+        said(f"  [dim]writes to[/] {each}")
+
+
+@app.command()
+def abort(
+    name: Annotated[
+        str | None, typer.Argument(help="The transactional id; none if --partition is given.")
+    ] = None,
+    *,
+    partition: Annotated[
+        str | None, typer.Option("--partition", "-p", metavar="TOPIC:N", help="Of a hanging one.")
+    ] = None,
+    offset: Annotated[
+        int | None, typer.Option(help="Where the hanging transaction begins.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    bootstrap_server: Bootstrap = LOCALHOST,
+    command_config: CommandConfig = None,
+) -> None:
+    """Abort a transaction: of an id (its producer is fenced), or one that hangs in a partition.
+
+    [dim]ottla transactions abort billing-1
+    ottla transactions abort --partition orders:3 --offset 1702[/dim]
+    """
+    if (name is None) == (partition is None) or (partition is None) != (offset is None):
+        raise typer.BadParameter("give a transactional id, or --partition and --offset")
+    what = f"the transaction of {name}" if name else f"what is open in {partition} at {offset}"
+    if not yes:
+        typer.confirm(f"Abort {what}?", abort=True)
+    with _admin(bootstrap_server, command_config) as admin:
+        if name is not None:
+            _described(admin, name)  # fencing an id that nobody knows would make it one
+            admin.transactions.terminate(name)
+        elif partition is not None and offset is not None:
+            abort_at(admin, _partition(partition), offset)
+    said(f"aborted {what}")
+
+
+@app.command()
+def hanging(
+    topics: Annotated[list[str] | None, typer.Argument(help="The topics; none: all.")] = None,
+    *,
+    older_than: Annotated[
+        float, typer.Option(help="In seconds; as long as no transaction may run.")
+    ] = HANGING_AFTER_MS / 1000,
+    bootstrap_server: Bootstrap = LOCALHOST,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find transactions that are open in a partition and that no coordinator will end.
+
+    Consumers that read committed records wait behind them for ever.
+
+    [dim]ottla transactions hanging
+    ottla transactions hanging orders --older-than 60[/dim]
+    """
+    with _admin(bootstrap_server, command_config) as admin:
+        partitions = partitions_of(admin, topics or admin.topics.names())
+        if topics and not partitions:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {', '.join(topics)}")
+        found = admin.transactions.hanging(partitions, older_than_ms=int(older_than * 1000))
+    if as_json:
+        print_json([_plain(each) for each in found])
+        return
+    if not found:
+        said("[green]none[/]")
+        return
+    print_table(
+        ["topic", ">partition", ">offset", ">producer", ">epoch", "last record"],
+        [
+            (
+                each.partition.topic,
+                each.partition.partition,
+                each.producer.start_offset,
+                each.producer.producer_id,
+                each.producer.producer_epoch,
+                _clock(each.producer.last_timestamp_ms),
+            )
+            for each in found
+        ],
+    )
+    said("[dim]`ottla transactions abort --partition TOPIC:N --offset OFFSET` ends one[/]")
+
+
+def abort_at(admin: Admin, partition: TopicPartition, offset: int) -> None:
+    """Abort what is open in a partition since an offset."""
+    found = admin.transactions.producers([partition])[partition]
+    if isinstance(found, KafkaError):
+        raise found
+    for each in found:
+        if each.start_offset == offset:
+            admin.transactions.abort(
+                partition,
+                producer_id=each.producer_id,
+                producer_epoch=each.producer_epoch,
+                coordinator_epoch=max(0, each.coordinator_epoch),
+            )
+            return
+    words = f"no transaction is open in {partition} since offset {offset}"
+    raise KafkaError(ErrorCode.INVALID_TXN_STATE, words)
+
+
+def _described(admin: Admin, name: str) -> TransactionDescription:
+    found = admin.transactions.describe(name)[name]
+    if isinstance(found, KafkaError):
+        if found.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            raise KafkaError(found.code, f"nobody has used the transactional id {name}")
+        raise found
+    return found
+
+
+def _partition(text: str) -> TopicPartition:
+    topic, colon, number = text.rpartition(":")
+    if not colon or not number.isdigit():
+        raise typer.BadParameter("--partition is TOPIC:NUMBER")
+    return TopicPartition(topic, int(number))
+
+
+def _plain(found: HangingTransaction) -> dict[str, object]:
+    return {
+        **found.partition._asdict(),
+        "start_offset": found.producer.start_offset,
+        "producer_id": found.producer.producer_id,
+        "producer_epoch": found.producer.producer_epoch,
+        "coordinator_epoch": found.producer.coordinator_epoch,
+        "last_timestamp_ms": found.producer.last_timestamp_ms,
+    }
+
+
+def _admin(bootstrap_server: str, command_config: str | None) -> Admin:
+    return Admin(bootstrap_server, settings=dict(read_properties(command_config)))
+
+
+def _colored(state: str) -> str:
+    return f"[{_COLORS.get(state, 'yellow')}]{state}[/]"
+
+
+def _clock(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
