@@ -23,19 +23,21 @@ from ottla.broker.housekeeping import Housekeeping, Job
 from ottla.broker.log_settings import log_settings
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.sessions import FetchSessions
+from ottla.broker.shares import Shares
 from ottla.broker.transactions import Transactions
 from ottla.clock import Clock, SystemClock
 from ottla.cluster.controller import Controller
 from ottla.cluster.decisions import NewTopic
 from ottla.cluster.embedded import EmbeddedStore
-from ottla.cluster.image import INTERNAL_TOPICS, Image
 from ottla.cluster.image import Broker as BrokerImage
+from ottla.cluster.image import Image
 from ottla.cluster.membership import Membership, cluster_id
 from ottla.cluster.metadata import Metadata
 from ottla.config import Listener, ServerConfig, advertise
 from ottla.coordinator.keys import OFFSETS_TOPIC
+from ottla.coordinator.share.records import STATE_TOPIC
 from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import KafkaError
 from ottla.net.server import Server
 from ottla.replica.partitions import Partitions
 from ottla.storage.directory import LogDir
@@ -70,6 +72,7 @@ class Broker:
         self.producer_ids: ProducerIds
         self.groups: Groups
         self.transactions: Transactions
+        self.shares: Shares
 
     @property
     def image(self) -> Image:
@@ -127,6 +130,7 @@ class Broker:
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
         self.groups = Groups(self)
         self.transactions = Transactions(self)
+        self.shares = Shares(self)
         self._membership = await Membership.register(
             self._meta_store,
             self.metadata,
@@ -141,6 +145,8 @@ class Broker:
         self.groups.start(now_ms)
         undo.callback(self.transactions.stop)
         self.transactions.start(now_ms)
+        undo.callback(self.shares.stop)
+        self.shares.start(now_ms)
         self.metadata.on_image(self._on_image)
 
     async def stop(self) -> None:
@@ -151,6 +157,7 @@ class Broker:
         await self._server.stop(STOP_GRACE_S)
         await self._cleaning.stop()
         await self._housekeeping.stop()
+        self.shares.stop()
         self.transactions.stop()
         self.groups.stop()
         await self.controller.resign()
@@ -204,7 +211,7 @@ class Broker:
         return Session(listener=listener, client_host=host, client_port=port)
 
     def disconnected(self, session: Session) -> None:
-        pass
+        self.shares.disconnected(session, self.clock.now_ms())
 
     def dispatch(self, session: Session, request: Request) -> Any:
         """HOT. The handler's answer: a response, an awaitable of one, or None."""
@@ -230,8 +237,8 @@ class Broker:
             wish = self.groups.offsets_topic()
         elif topic == TRANSACTIONS_TOPIC:
             wish = self.transactions.transactions_topic()
-        elif topic in INTERNAL_TOPICS:  # made by coordinators which are not here
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        elif topic == STATE_TOPIC:
+            wish = self.shares.states.state_topic()
         result = (await self.controller.create_topics([wish]))[topic]
         if isinstance(result, KafkaError):
             raise result
@@ -249,6 +256,7 @@ class Broker:
         self.partitions.apply(image, now_ms)
         self.groups.apply(image, now_ms)
         self.transactions.apply(image, now_ms)
+        self.shares.apply(image, now_ms)
 
     def _take_broker_configs(self) -> bool:
         """Make what was set at run time part of the configuration; True if that changed it."""

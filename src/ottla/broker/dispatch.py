@@ -71,6 +71,18 @@ ROUTES: Final[dict[int, Route]] = {
     ApiKey.LIST_TRANSACTIONS: Route(0, 2, "list_transactions"),
     ApiKey.LIST_CONFIG_RESOURCES: Route(0, 1, "list_config_resources"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Route(0, 0, "describe_topic_partitions"),
+    ApiKey.SHARE_GROUP_HEARTBEAT: Route(1, 1, "share_group_heartbeat"),
+    ApiKey.SHARE_GROUP_DESCRIBE: Route(1, 1, "share_group_describe"),
+    ApiKey.SHARE_FETCH: Route(1, 2, "share_fetch"),
+    ApiKey.SHARE_ACKNOWLEDGE: Route(1, 2, "share_acknowledge"),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: Route(0, 0, "initialize_share_group_state"),
+    ApiKey.READ_SHARE_GROUP_STATE: Route(0, 0, "read_share_group_state"),
+    ApiKey.WRITE_SHARE_GROUP_STATE: Route(0, 1, "write_share_group_state"),
+    ApiKey.DELETE_SHARE_GROUP_STATE: Route(0, 0, "delete_share_group_state"),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: Route(0, 1, "read_share_group_state_summary"),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Route(0, 1, "describe_share_group_offsets"),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: Route(0, 0, "alter_share_group_offsets"),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: Route(0, 0, "delete_share_group_offsets"),
 }
 
 SERVED: Final[dict[int, tuple[int, int]]] = {

@@ -18,5 +18,6 @@ class Feature(NamedTuple):
 
 
 FEATURES: Final[tuple[Feature, ...]] = (
+    Feature("share.version", 0, 1, 1),  # KIP-932
     Feature("transaction.version", 0, 2, 2),  # KIP-890
 )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from ottla.coordinator.group import Group
 from ottla.errors import ErrorCode
+from ottla.wire.messages.alter_share_group_offsets import AlterShareGroupOffsetsResponse
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from ottla.wire.messages.delete_share_group_offsets import DeleteShareGroupOffsetsResponse
 from ottla.wire.messages.heartbeat import HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.wire.messages.leave_group import LeaveGroupResponse
@@ -21,6 +23,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
 from ottla.wire.messages.sync_group import SyncGroupResponse
 from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
@@ -128,6 +131,12 @@ def refused(message: Message, code: ErrorCode) -> Message:
                 for partition in topic.partitions:
                     partition.error_code = code
             return message
+        case ShareGroupHeartbeatResponse():
+            return ShareGroupHeartbeatResponse(error_code=code)
+        case AlterShareGroupOffsetsResponse():
+            return AlterShareGroupOffsetsResponse(error_code=code)
+        case DeleteShareGroupOffsetsResponse():
+            return DeleteShareGroupOffsetsResponse(error_code=code)
         case DeleteGroupsResponse():
             results = [DeletableGroupResult(result.group_id, code) for result in message.results]
             return DeleteGroupsResponse(results=results)

@@ -26,7 +26,7 @@ from ottla.coordinator.keys import (
     read_key,
     read_offset_value,
 )
-from ottla.coordinator.kinds import NO_TOPICS, AnyGroup, Commit, Topics
+from ottla.coordinator.kinds import NO_TOPICS, SHARE, AnyGroup, Commit, Topics
 from ottla.coordinator.loading import NO_PRODUCER_ID, Loading
 from ottla.coordinator.membership import heartbeat, leave, leaving, left, sync
 from ottla.coordinator.offsets import Offsets
@@ -47,6 +47,7 @@ from ottla.coordinator.rebalance import (
     sync_key,
 )
 from ottla.coordinator.replies import commit_error, join_error, refused, txn_commit_error
+from ottla.coordinator.share.requests import forget_shared_topic, restore_share_group
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.record import Record
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
@@ -125,6 +126,8 @@ class GroupShard:
         return turn.outcome
 
     def _restore(self, key: bytes, value: bytes, now_ms: int) -> None:
+        if restore_share_group(self.groups, key, value):
+            return
         match read_key(key):
             case OffsetKey(group_id, topic, partition):
                 self.offsets.put(group_id, topic, partition, read_offset_value(value))
@@ -200,6 +203,8 @@ class GroupShard:
                     return
                 self.offsets.erase(group.group_id, topic, partition, turn)
                 count += 1
+            if group.kind == SHARE:
+                continue  # its place in the topics is not an offset that could expire
             idle = group.is_empty and not (isinstance(group, Group) and group.pending_join)
             held = group.group_id in self.offsets.by_group or group.group_id in undecided
             if idle and not held:
@@ -368,6 +373,7 @@ class GroupShard:
     def forget_topic(self, topic: str, topic_id: bytes, *, now_ms: int) -> Outcome:
         turn = self._turn(now_ms)
         self.offsets.forget_topic(topic, topic_id, turn)
+        forget_shared_topic(self.groups, topic_id, turn)
         return turn.outcome
 
     # -- groups
@@ -448,6 +454,10 @@ class GroupShard:
         assert not turn.outcome.records
         replies = [(token, refused(message, told)) for token, message in outcome.replies]
         return replies + turn.outcome.replies
+
+    def turn(self, now_ms: int) -> Turn:
+        """An event for groups that handle their requests themselves."""
+        return self._turn(now_ms)
 
     def _turn(self, now_ms: int) -> Turn:
         return Turn(

@@ -1,10 +1,10 @@
 """FindCoordinator (key 10), v0 to v6.
 
-Which broker coordinates a group, or a transactional id: the leader of the partition that the id
-falls into, of `__consumer_offsets` or `__transaction_state`. The topic is created when the first
-client asks.
+Which broker coordinates a group, a transactional id, or a share-partition: the leader of the
+partition that it falls into, of `__consumer_offsets`, `__transaction_state` or
+`__share_group_state`. The topic is created when the first client asks.
 
-v1  key type        v4  several keys (KIP-699)        v6  share groups (KIP-932), not served
+v1  key type        v4  several keys (KIP-699)        v6  share-partitions (KIP-932)
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final
 
 from ottla.broker.context import Context
 from ottla.coordinator.keys import OFFSETS_TOPIC, partition_for
+from ottla.coordinator.share.records import STATE_TOPIC, is_state_key
 from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.find_coordinator import (
@@ -24,10 +25,11 @@ from ottla.wire.messages.find_coordinator import (
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
+SHARE: Final = 2
 SEVERAL_KEYS_FROM: Final = 4
 
 # A coordinator leads a partition of the topic in which it keeps what it knows.
-TOPICS: Final = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
+TOPICS: Final = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC, SHARE: STATE_TOPIC}
 
 
 def handle(
@@ -74,6 +76,9 @@ def _leader(ctx: Context, key_type: int, key: str) -> int:
     topic = TOPICS.get(key_type)
     if topic is None:
         message = f"There are no coordinators of type {key_type} here."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    if key_type == SHARE and not is_state_key(key):
+        message = f"{key} does not name a group, a topic id and a partition."
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
     partitions = ctx.broker.image.topics[topic].partitions
     return partitions[partition_for(key, len(partitions))].leader

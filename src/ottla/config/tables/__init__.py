@@ -9,6 +9,7 @@ from ottla.config.tables.accepted_security import SECURITY
 from ottla.config.tables.general import GENERAL
 from ottla.config.tables.groups import GROUPS
 from ottla.config.tables.logs import LOGS
+from ottla.config.tables.shares import SHARES
 from ottla.config.tables.transactions import TRANSACTIONS
 
 ACCEPTED = "A property of Kafka's, which Ottla accepts and makes no use of."
@@ -21,7 +22,7 @@ def accepted(
 
 
 BROKER_CONFIGS: dict[str, Definition] = {
-    definition.name: definition for definition in GENERAL + LOGS + GROUPS + TRANSACTIONS
+    definition.name: definition for definition in GENERAL + LOGS + GROUPS + SHARES + TRANSACTIONS
 }
 for _row in CLUSTER + NEWER_GROUPS + SECURITY:
     BROKER_CONFIGS[_row[0]] = accepted(*_row)

@@ -37,6 +37,7 @@ UNKNOWN: Final = -1  # a start offset that nobody has set, a count that nobody h
 _SNAPSHOT: Final = 0
 _UPDATE: Final = 1
 _COUNT_TAG: Final = 0
+_UUID_SIZE: Final = 16
 _TYPE: Final = struct.Struct(">h")
 _TOPIC_PARTITION: Final = struct.Struct(">16si")
 _SNAPSHOT_VALUE: Final = struct.Struct(">hiiiqqq")
@@ -56,6 +57,17 @@ class StateKey(NamedTuple):
         """As FindCoordinator names it, and as it is spread over the partitions of the topic."""
         topic_id = base64.urlsafe_b64encode(self.topic_id).decode().rstrip("=")
         return f"{self.group_id}:{topic_id}:{self.partition}"
+
+
+def is_state_key(text: str) -> bool:
+    """Whether a text names a share-partition as `StateKey` does."""
+    group_id, topic_id, partition = ["", "", *text.rsplit(":", 2)][-3:]
+    if not group_id or not partition.isdecimal():
+        return False
+    try:
+        return len(base64.urlsafe_b64decode(topic_id + "==")) == _UUID_SIZE
+    except ValueError:
+        return False
 
 
 class ShareState(NamedTuple):

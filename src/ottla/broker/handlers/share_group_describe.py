@@ -1,0 +1,24 @@
+"""ShareGroupDescribe (key 77), v1 (KIP-932).
+
+Share groups with their members and what these read.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.context import Context
+from ottla.broker.operations import ON_GROUP
+from ottla.coordinator.share.coordination import describe
+from ottla.errors import ErrorCode
+from ottla.wire.messages.share_group_describe import (
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
+
+
+def handle(ctx: Context, request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
+    groups = describe(ctx.broker.groups.coordinator, request.group_ids)
+    if request.include_authorized_operations:
+        for group in groups:
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = ON_GROUP
+    return ShareGroupDescribeResponse(groups=groups)

@@ -1,0 +1,90 @@
+"""Share sessions (KIP-932): a member of a share group names its partitions once, then changes.
+
+A session belongs to a member, not to a connection, but dies with the connection that began it:
+what the member held is released then. Its epoch counts requests, fetches and acknowledgements
+alike: 0 begins a session, -1 ends it, and any other number has to be the expected one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from ottla.broker.context import Session
+from ottla.errors import ErrorCode, KafkaError
+
+NEW: Final = 0
+FINAL: Final = -1
+EPOCH_MAX: Final = 2**31 - 1
+
+TopicPartition = tuple[bytes, int]
+
+
+class Member(NamedTuple):
+    """Whose session it is."""
+
+    group_id: str
+    member_id: str
+
+
+class ShareSession:
+    """The partitions that a member reads, in the order in which they are served."""
+
+    __slots__ = ("connection", "epoch", "member", "partitions")
+
+    def __init__(self, member: Member, connection: Session) -> None:
+        self.member = member
+        self.connection = connection
+        self.epoch = 1  # what the next request must say
+        self.partitions: dict[TopicPartition, None] = {}
+
+    def advance(self) -> None:
+        self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
+
+    def change(self, more: Iterable[TopicPartition], less: Iterable[TopicPartition]) -> None:
+        self.partitions.update(dict.fromkeys(more))
+        for each in less:
+            self.partitions.pop(each, None)
+
+    def serve_last(self, served: Iterable[TopicPartition]) -> None:
+        """Those that gave records now come last next time, so that no partition starves."""
+        for each in served:
+            if each in self.partitions:
+                del self.partitions[each]
+                self.partitions[each] = None
+
+
+class ShareSessions:
+    """All sessions of this broker, as many as `group.share.max.share.sessions` says."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[Member, ShareSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def begin(self, member: Member, connection: Session, *, count_max: int) -> ShareSession:
+        """A new session; one that the member had is forgotten."""
+        if member not in self._sessions and len(self._sessions) >= count_max:
+            raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        session = self._sessions[member] = ShareSession(member, connection)
+        return session
+
+    def resume(self, member: Member, epoch: int) -> ShareSession:
+        """The session of a request that does not begin one; its epoch is used up by this."""
+        session = self._sessions.get(member)
+        if session is None:
+            raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
+        if epoch == FINAL:
+            return session
+        if epoch != session.epoch:
+            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+        session.advance()
+        return session
+
+    def end(self, session: ShareSession) -> None:
+        if self._sessions.get(session.member) is session:
+            del self._sessions[session.member]
+
+    def of_connection(self, connection: Session) -> list[ShareSession]:
+        return [each for each in self._sessions.values() if each.connection is connection]
