@@ -6,9 +6,11 @@ from benchmarks.bench import OwnRow, SharedRow
 from benchmarks.rows.connections import ActiveConnections, IdleConnections
 from benchmarks.rows.growth import Growth
 from benchmarks.rows.latency import FixedRateLatency, OneInFlightLatency
+from benchmarks.rows.rebalance import Rebalance
 from benchmarks.rows.requests import PIPELINE_DEPTH, LibrdkafkaRequests, RawRequests
 from benchmarks.rows.start import Start
 from benchmarks.rows.throughput import Consume, Produce, ProduceAndConsume
+from benchmarks.rows.transactions import TransactionalProduce
 from benchmarks.settings import LARGE_BYTES, SMALL_BYTES
 
 
@@ -25,6 +27,12 @@ def shared_rows() -> dict[str, list[SharedRow]]:
         ],
         "latency": [FixedRateLatency(), OneInFlightLatency()],
         "connections": [IdleConnections(), ActiveConnections()],
+        "transactions": [
+            TransactionalProduce(records=1),
+            TransactionalProduce(records=100),
+            TransactionalProduce(records=100, partitions=10),
+        ],
+        "rebalance": [Rebalance("classic"), Rebalance("consumer")],
     }
 
 
@@ -32,4 +40,4 @@ def own_rows() -> dict[str, list[OwnRow]]:
     return {"start": [Start()], "growth": [Growth()]}
 
 
-ROW_KEYS = ("produce", "consume", "both", "requests", "latency", "connections", "start", "growth")
+ROW_KEYS = (*shared_rows(), *own_rows())

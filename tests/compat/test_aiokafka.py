@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -13,8 +13,6 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import (
-    IllegalStateError,
-    KafkaError,
     MessageSizeTooLargeError,
     OffsetOutOfRangeError,
 )
@@ -332,26 +330,5 @@ def test_read_committed_and_large_values(bootstrap: str, topic_name: str) -> Non
             bootstrap, topic_name, isolation_level="read_committed", max_partition_fetch_bytes=1000
         ) as consumer:
             assert [record.value for record in await take(consumer, 2)] == [large, b"small"]
-
-    run(test())
-
-
-def test_a_transactional_producer_works_or_is_refused_cleanly(
-    bootstrap: str, topic_name: str, unique: Callable[[str], str]
-) -> None:
-    """Transactions are a later issue: what matters here is an error, not a hang."""
-    make_topic(bootstrap, topic_name)
-
-    async def test() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=unique("tx"))
-        started: Awaitable[None] = producer.start()
-        try:
-            await asyncio.wait_for(started, 30)
-            async with producer.transaction():
-                await producer.send_and_wait(topic_name, b"in a transaction")
-        except (KafkaError, IllegalStateError):
-            await send(bootstrap, topic_name, [b"an ordinary producer goes on"])
-        finally:
-            await producer.stop()
 
     run(test())

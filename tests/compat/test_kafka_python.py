@@ -13,7 +13,6 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetad
 from kafka.admin import ConfigResource, ConfigResourceType, MemberToRemove, OffsetSpec
 from kafka.errors import (
     InvalidTopicError,
-    KafkaError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
     NoError,
@@ -239,22 +238,3 @@ def test_max_timestamp_and_isolation(
     assert (found.offset, found.timestamp) == (1, 1_700_000_009_000)
     with reader(bootstrap, topic_name, isolation_level="read_committed") as consumer:
         assert len(take(consumer, 3)) == 3
-
-
-def test_a_transactional_producer_works_or_is_refused_cleanly(
-    bootstrap: str, topic_name: str, unique: Callable[[str], str]
-) -> None:
-    """Transactions are a later issue: what matters here is an error, not a hang."""
-    make_topic(bootstrap, topic_name)
-    producer = KafkaProducer(
-        bootstrap_servers=bootstrap, transactional_id=unique("tx"), max_block_ms=15_000
-    )
-    try:
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send(topic_name, b"in a transaction").get(PATIENCE_S)
-        producer.commit_transaction()
-    except KafkaError:
-        send(bootstrap, topic_name, [b"an ordinary producer goes on"])
-    finally:
-        producer.close(timeout=5)

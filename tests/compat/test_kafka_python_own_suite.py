@@ -25,8 +25,6 @@ SUITE_TIMEOUT_S = 420
 # Each line: what is left out, and why. Everything else in test/integration runs.
 LEFT_OUT = {
     "test_create_describe_delete_acls": "needs an authorizer; ACLs are a later issue",
-    "test_transactional_producer_messages": "transactions are a later issue",
-    "test_transactional_producer_offsets": "transactions are a later issue",
     "test_describe_metadata_quorum": "KRaft's quorum: there is none here",
     "TestSSLConnection": "starts a broker of its own with TLS",
     "test_sasl_integration": "starts a broker of its own with SASL",

@@ -25,6 +25,8 @@ func main() {
 	produceChecks()
 	groupChecks()
 	adminChecks()
+	transactionChecks()
+	newGroupChecks()
 }
 
 func check(name string, body func(ctx context.Context)) {

@@ -47,6 +47,9 @@ public class Checks {
             ConsumerChecks.all();
             TopicChecks.all();
             AdminChecks.all();
+            TransactionChecks.all();
+            GroupProtocolChecks.all();
+            ShareChecks.all();
         }
         System.exit(0);
     }

@@ -29,7 +29,6 @@ final class ConsumerChecks extends Checks {
             equal(300, read(topic, 300, limits).size());
         });
         check("consumer: fetch session with partitions that come and go", ConsumerChecks::session);
-        check("consumer: group protocol consumer works or is refused cleanly", ConsumerChecks::kip848);
         check("consumer: topic list and partitions", () -> {
             String topic = makeTopic(4);
             try (var consumer = consumer(Map.of())) {
@@ -195,20 +194,6 @@ final class ConsumerChecks extends Checks {
                     }
                     equal(some.size(), take(consumer, some.size()).size());
                 }
-            }
-        }
-    }
-
-    static void kip848() throws Exception {
-        String topic = makeTopic(1);
-        send(topic, 1, Map.of());
-        Map<String, Object> settings = Map.of("group.id", unique("java-group"), "group.protocol", "consumer");
-        try (var consumer = consumer(settings)) {
-            consumer.subscribe(List.of(topic));
-            try {
-                take(consumer, 1);
-            } catch (org.apache.kafka.common.errors.UnsupportedVersionException refused) {
-                holds(refused.getMessage() != null, "the refusal says why");
             }
         }
     }

@@ -77,7 +77,6 @@ final class ProducerChecks extends Checks {
             }
             equal(1200, read(topic, 1200, Map.of()).size());
         });
-        check("producer: transactions work or are refused cleanly", ProducerChecks::transactions);
     }
 
     static void shapes() throws Exception {
@@ -112,22 +111,5 @@ final class ProducerChecks extends Checks {
             equal("none", refusal(producer.send(new ProducerRecord<>(compacted, "k", "v"))));
             equal("none", refusal(producer.send(new ProducerRecord<>(small, "v"))));
         }
-    }
-
-    static void transactions() throws Exception {
-        String topic = makeTopic(1);
-        Map<String, Object> settings = Map.of("transactional.id", unique("tx"), "max.block.ms", 15000);
-        try (var producer = producer(settings)) {
-            try {
-                producer.initTransactions();
-            } catch (org.apache.kafka.common.KafkaException refused) {
-                equal(1, send(topic, 1, Map.of()).size());
-                return;
-            }
-            producer.beginTransaction();
-            producer.send(new ProducerRecord<>(topic, "in a transaction"));
-            producer.commitTransaction();
-        }
-        equal(1, read(topic, 1, Map.of("isolation.level", "read_committed")).size());
     }
 }

@@ -411,6 +411,71 @@ check('admin: describe the cluster', async () => {
   })
 })
 
+// kafkajs has idempotent and transactional producers of the first protocol (KIP-98).
+async function inTransactions(transactionalId, body) {
+  const producer = kafka.producer({ transactionalId, maxInFlightRequests: 1, idempotent: true })
+  await producer.connect()
+  try {
+    await body(producer)
+  } finally {
+    await producer.disconnect()
+  }
+}
+
+check('transactions: commit and abort', async () => {
+  const topic = await makeTopic()
+  await inTransactions(unique('js-txn'), async producer => {
+    for (const value of ['a', 'dropped', 'b']) {
+      const transaction = await producer.transaction()
+      await transaction.send({ topic, messages: [{ value, partition: 0 }] })
+      if (value === 'dropped') await transaction.abort()
+      else await transaction.commit()
+    }
+  })
+  const got = await read(topic, 2) // kafkajs reads committed records, unless told otherwise
+  assert.deepStrictEqual(got.map(m => m.value.toString()), ['a', 'b'])
+  const all = await read(topic, 3, { readUncommitted: true })
+  assert.deepStrictEqual(all.map(m => m.value.toString()), ['a', 'dropped', 'b'])
+})
+
+check('transactions: offsets go with them', async () => {
+  const topic = await makeTopic()
+  const groupId = unique('js-group')
+  await inTransactions(unique('js-txn'), async producer => {
+    for (const [offset, commit] of [['3', true], ['7', false]]) {
+      const transaction = await producer.transaction()
+      await transaction.send({ topic, messages: [{ value: 'v', partition: 0 }] })
+      await transaction.sendOffsets({
+        consumerGroupId: groupId,
+        topics: [{ topic, partitions: [{ partition: 0, offset }] }],
+      })
+      if (commit) await transaction.commit()
+      else await transaction.abort()
+    }
+  })
+  await withAdmin(async admin => {
+    const [found] = await admin.fetchOffsets({ groupId, topics: [topic] })
+    assert.strictEqual(found.partitions[0].offset, '3')
+  })
+})
+
+check('transactions: a zombie is fenced', async () => {
+  const topic = await makeTopic()
+  const name = unique('js-txn')
+  await inTransactions(name, async zombie => {
+    const left = await zombie.transaction()
+    await left.send({ topic, messages: [{ value: 'left behind' }] })
+    await inTransactions(name, async successor => {
+      const transaction = await successor.transaction()
+      await transaction.send({ topic, messages: [{ value: 'new' }] })
+      await transaction.commit()
+    })
+    await assert.rejects(left.commit())
+  })
+  const got = await read(topic, 1)
+  assert.strictEqual(got[0].value.toString(), 'new')
+})
+
 async function main() {
   const wanted = process.argv.slice(3)
   for (const { name, body } of checks) {

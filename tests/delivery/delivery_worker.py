@@ -1,0 +1,310 @@
+"""A worker of the delivery tests, as a process of its own, on confluent-kafka (librdkafka).
+
+    python delivery_worker.py '{"role": "source", "mode": "exactly_once", ...}'
+
+source     writes numbered records, in exactly_once as transactions of which some are aborted
+transform  reads the input, writes each record to the output, and keeps its place in its group
+observer   reads both topics as read_committed, from the start to the end, and tells what it saw
+
+SIGTERM ends it in good order; whatever else ends it is what the tests are about.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from delivery_journal import Journal
+
+CALL_S = 30.0
+BATCH_COUNT = 12
+ABORTED_SHARE = 0.15
+TRANSACTION_TIMEOUT_MS = 8000
+FATAL_EXIT = 3
+
+# A broker that is back is found at once.
+CLIENT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "socket.timeout.ms": 8000}
+PRODUCER = {
+    "at_most_once": {"enable.idempotence": False, "retries": 0, "acks": 1},
+    "at_least_once": {"enable.idempotence": True, "acks": "all", "delivery.timeout.ms": 120_000},
+    "exactly_once": {"enable.idempotence": True, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS},
+}
+
+
+class Worker:
+    def __init__(self, given: dict[str, Any]) -> None:
+        self.mode: str = given["mode"]
+        self.slot: str = given["slot"]
+        self.incarnation: int = given["incarnation"]
+        self.given = given
+        self.journal = Journal(given["journal"])
+        self.chance = random.Random(f"{given['seed']} {self.slot} {self.incarnation}")
+        self.ending = False
+        self.count = 0
+        signal.signal(signal.SIGTERM, self._end)
+
+    def _end(self, *_: object) -> None:
+        self.ending = True
+
+    def run(self) -> None:
+        roles: dict[str, Callable[[], None]] = {
+            "source": self.source_transactions if self.exactly_once else self.source,
+            "transform": self.transform,
+            "observer": self.observe,
+        }
+        try:
+            roles[self.given["role"]]()
+        except KafkaException as error:
+            self.journal("error", f"{error.args[0].name()}: {error.args[0].str()}")
+            sys.exit(FATAL_EXIT)
+
+    @property
+    def exactly_once(self) -> bool:
+        return self.mode == "exactly_once"
+
+    # Writing
+
+    def producer(self) -> Producer:
+        settings: dict[str, Any] = {
+            "bootstrap.servers": self.given["bootstrap"],
+            "linger.ms": 2,
+            **CLIENT,
+            **PRODUCER[self.mode],
+        }
+        if self.mode == "at_most_once" and self.chance.random() < 0.5:
+            settings["acks"] = 0
+        if self.exactly_once:
+            settings["transactional.id"] = f"{self.given['group']}-{self.slot}"
+        producer = Producer(settings)
+        if self.exactly_once:
+            producer.init_transactions(CALL_S)
+        self.journal("ready")
+        return producer
+
+    def source(self) -> None:
+        producer = self.producer()
+        while not self.ending:
+            for name in self.next_ids():
+                self.journal("sent", name)
+                partition = self.chance.randrange(self.given["partitions"])
+                producer.produce(
+                    self.given["input"], name, name, partition, on_delivery=self.delivered
+                )
+            producer.poll(0)
+            time.sleep(self.chance.uniform(0.005, 0.03))
+        producer.flush(CALL_S)
+
+    def delivered(self, error: Any, message: Message) -> None:
+        value = message.value()
+        assert isinstance(value, bytes)
+        if error is not None:
+            self.journal("failed", value.decode(), error.name())
+        else:
+            where = message.topic(), message.partition(), message.offset()
+            self.journal("acked", value.decode(), *where)
+
+    def next_ids(self, count: int = 0) -> list[str]:
+        self.count += 1
+        count = count or self.chance.randint(1, 6)
+        name = f"{self.slot}.{self.incarnation}.{self.count}"
+        return [f"{name}.{number}.{count}" for number in range(count)]
+
+    def source_transactions(self) -> None:
+        producer = self.producer()
+        while not self.ending:
+            names = self.next_ids()
+            placed = [
+                (self.given["input"], name, name, self.chance.randrange(self.given["partitions"]))
+                for name in names
+            ]
+            self.transaction(producer, names[0].rsplit(".", 2)[0], placed)
+            time.sleep(self.chance.uniform(0, 0.03))
+
+    def transaction(
+        self,
+        producer: Producer,
+        name: str,
+        placed: Sequence[tuple[str, str, str, int]],
+        offsets: tuple[list[TopicPartition], Any] | None = None,
+    ) -> bool:
+        """Whether it was committed. Raises what only a new producer can get over."""
+        producer.begin_transaction()
+        try:
+            for topic, key, value, partition in placed:
+                producer.produce(topic, value, key, partition, on_delivery=self.delivered)
+            if offsets is not None:
+                producer.send_offsets_to_transaction(*offsets, CALL_S)
+            if offsets is None and self.chance.random() < ABORTED_SHARE:
+                producer.flush(CALL_S)
+                self.abort(producer, name)
+                return False
+            self.journal("committing", name)
+            self.insist(lambda: producer.commit_transaction(CALL_S))
+        except KafkaException as error:
+            if not error.args[0].txn_requires_abort():
+                raise
+            self.journal("note", f"{name}: {error.args[0].name()}")
+            self.abort(producer, name)
+            return False
+        self.journal("committed", name)
+        return True
+
+    def abort(self, producer: Producer, name: str) -> None:
+        self.insist(lambda: producer.abort_transaction(CALL_S))
+        self.journal("aborted", name)
+
+    def insist(self, call: Callable[[], None]) -> None:
+        """Commit and abort may be called again where the error says so."""
+        while True:
+            try:
+                return call()
+            except KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+
+    # Reading and writing
+
+    def consumer(self) -> Consumer:
+        settings: dict[str, Any] = {
+            "bootstrap.servers": self.given["bootstrap"],
+            "group.id": self.given["group"],
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "group.protocol": self.given["group_protocol"],
+            "fetch.wait.max.ms": 100,
+            **CLIENT,
+        }
+        if self.given["group_protocol"] == "classic":
+            settings |= {"session.timeout.ms": 3000, "heartbeat.interval.ms": 500}
+            settings["partition.assignment.strategy"] = self.given["assignor"]
+        consumer = Consumer(settings)
+        consumer.subscribe([self.given["input"]])
+        return consumer
+
+    def transform(self) -> None:
+        producer, consumer = self.producer(), self.consumer()
+        step = {
+            "at_most_once": self.commit_then_write,
+            "at_least_once": self.write_then_commit,
+            "exactly_once": self.write_and_commit,
+        }[self.mode]
+        while not self.ending:
+            count = self.chance.randint(1, BATCH_COUNT)
+            messages = [one for one in consumer.consume(count, 0.2) if one.error() is None]
+            if messages:
+                step(producer, consumer, messages)
+        producer.flush(CALL_S)
+        consumer.close()
+
+    def commit_then_write(
+        self, producer: Producer, consumer: Consumer, read: list[Message]
+    ) -> None:
+        """A place that could not be kept is a place that another reads from: write nothing."""
+        try:
+            consumer.commit(offsets=next_offsets(read), asynchronous=False)
+        except KafkaException as error:
+            self.journal("note", f"commit: {error.args[0].name()}")
+            return
+        self.write(producer, read)
+        producer.flush(CALL_S)
+
+    def write_then_commit(
+        self, producer: Producer, consumer: Consumer, read: list[Message]
+    ) -> None:
+        self.write(producer, read)
+        if producer.flush(CALL_S):
+            raise SystemExit("not delivered: the next of this name begins at the committed offset")
+        try:
+            consumer.commit(offsets=next_offsets(read), asynchronous=False)
+        except KafkaException as error:
+            self.journal("note", f"commit: {error.args[0].name()}")
+
+    def write_and_commit(self, producer: Producer, consumer: Consumer, read: list[Message]) -> None:
+        placed = self.placed(read)
+        name = placed[0][1].rsplit(".", 2)[0]
+        offsets = next_offsets(read), consumer.consumer_group_metadata()
+        if self.transaction(producer, name, placed, offsets):
+            return
+        for first in first_offsets(read):  # read again what was aborted
+            try:
+                consumer.seek(first)
+            except KafkaException as error:
+                self.journal("note", f"seek: {error.args[0].name()}")  # another's by now
+
+    def write(self, producer: Producer, read: list[Message]) -> None:
+        for topic, key, value, partition in self.placed(read):
+            producer.produce(topic, value, key, partition, on_delivery=self.delivered)
+
+    def placed(self, read: list[Message]) -> list[tuple[str, str, str, int]]:
+        partitions, topic = self.given["partitions"], self.given["output"]
+        names = self.next_ids(len(read))
+        return [
+            (topic, name, text(one), self.chance.randrange(partitions))
+            for name, one in zip(names, read, strict=True)
+        ]
+
+    # Reading only
+
+    def observe(self) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.given["bootstrap"],
+                "group.id": f"{self.given['group']}-{self.slot}",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",  # an offset that is gone is a finding
+                "isolation.level": "read_committed",
+                "fetch.wait.max.ms": 100,
+                **CLIENT,
+            }
+        )
+        topics = (self.given["input"], self.given["output"])
+        numbers = range(self.given["partitions"])
+        consumer.assign(
+            [TopicPartition(topic, number, 0) for topic in topics for number in numbers]
+        )
+        self.journal("ready")
+        while not self.ending:
+            for message in consumer.consume(100, 0.2):
+                if message.error() is not None:
+                    self.journal("error", f"{message.error().name()}: {message.error().str()}")
+                else:
+                    where = message.topic(), message.partition(), message.offset()
+                    self.journal("read", *where, text(message))
+        consumer.close()
+
+
+def text(message: Message) -> str:
+    value = message.value()
+    assert isinstance(value, bytes)
+    return value.decode()
+
+
+def next_offsets(read: list[Message]) -> list[TopicPartition]:
+    after: dict[tuple[str, int], int] = {}
+    for one in read:
+        after[one.topic(), one.partition()] = one.offset() + 1
+    return [TopicPartition(topic, number, offset) for (topic, number), offset in after.items()]
+
+
+def first_offsets(read: list[Message]) -> list[TopicPartition]:
+    first: dict[tuple[str, int], int] = {}
+    for one in read:
+        first.setdefault((one.topic(), one.partition()), one.offset())
+    return [TopicPartition(topic, number, offset) for (topic, number), offset in first.items()]
+
+
+if __name__ == "__main__":
+    Worker(json.loads(sys.argv[1])).run()

@@ -1,0 +1,131 @@
+"""The source and the observer of the delivery tests once more, on aiokafka: a second client's view.
+
+Not the transforming worker: aiokafka sends offsets with the group's name alone (TxnOffsetCommit
+without a generation, KIP-447), so that it can't be told from its own zombie.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+import signal
+import sys
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+from delivery_journal import Journal
+
+ABORTED_SHARE = 0.15
+FATAL_EXIT = 3
+CALL_S = 30.0
+START_S = 30.0
+
+
+class Worker:
+    def __init__(self, given: dict[str, Any]) -> None:
+        self.given = given
+        self.exactly_once = given["mode"] == "exactly_once"
+        self.journal = Journal(given["journal"])
+        self.chance = random.Random(f"{given['seed']} {given['slot']} {given['incarnation']}")
+        self.ending = asyncio.Event()
+        self.count = 0
+
+    async def run(self) -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.ending.set)
+        role = {"source": self.source, "observer": self.observe}[self.given["role"]]
+        await role()
+
+    async def started(self, client: Any) -> Any:
+        """aiokafka gives up where the broker is away for the moment."""
+        async with asyncio.timeout(START_S):
+            while True:
+                try:
+                    await client.start()
+                    self.journal("ready")
+                    return client
+                except KafkaError:
+                    await asyncio.sleep(0.2)
+
+    async def source(self) -> None:
+        settings: dict[str, Any] = {"enable_idempotence": True, "request_timeout_ms": 10_000}
+        if self.exactly_once:
+            settings["transactional_id"] = f"{self.given['group']}-{self.given['slot']}"
+            settings["transaction_timeout_ms"] = 8000
+        producer = AIOKafkaProducer(bootstrap_servers=self.given["bootstrap"], **settings)
+        await self.started(producer)
+        while not self.ending.is_set():
+            self.count += 1
+            name = f"{self.given['slot']}.{self.given['incarnation']}.{self.count}"
+            count = self.chance.randint(1, 6)
+            names = [f"{name}.{number}.{count}" for number in range(count)]
+            if self.exactly_once:
+                await self.transaction(producer, name, names)
+            else:
+                await asyncio.gather(*(self.send(producer, one) for one in names))
+            await asyncio.sleep(self.chance.uniform(0.005, 0.04))
+        await producer.stop()
+
+    async def transaction(self, producer: AIOKafkaProducer, name: str, names: list[str]) -> None:
+        """A failure ends the process: the next of its name fences what is left of this one."""
+        async with asyncio.timeout(CALL_S):
+            await producer.begin_transaction()
+            await asyncio.gather(*(self.send(producer, one) for one in names))
+            if self.chance.random() < ABORTED_SHARE:
+                await producer.abort_transaction()
+                self.journal("aborted", name)
+            else:
+                self.journal("committing", name)
+                await producer.commit_transaction()
+                self.journal("committed", name)
+
+    async def send(self, producer: AIOKafkaProducer, name: str) -> None:
+        self.journal("sent", name)
+        partition = self.chance.randrange(self.given["partitions"])
+        sent = await producer.send(
+            self.given["input"], name.encode(), name.encode(), partition=partition
+        )
+        stored = await sent
+        self.journal("acked", name, stored.topic, stored.partition, stored.offset)
+
+    async def observe(self) -> None:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.given["bootstrap"],
+            isolation_level="read_committed",
+            auto_offset_reset="none",
+            enable_auto_commit=False,
+            fetch_max_wait_ms=100,
+        )
+        await self.started(consumer)
+        topics = (self.given["input"], self.given["output"])
+        places = [TopicPartition(t, n) for t in topics for n in range(self.given["partitions"])]
+        consumer.assign(places)
+        for place in places:
+            consumer.seek(place, 0)
+        while not self.ending.is_set():
+            try:
+                found = await consumer.getmany(timeout_ms=200)
+            except OffsetOutOfRangeError as error:
+                self.journal("error", str(error))
+                continue
+            for place, records in found.items():
+                for one in records:
+                    where = place.topic, place.partition, one.offset
+                    self.journal("read", *where, one.value.decode())
+        await consumer.stop()
+
+
+def main() -> None:
+    logging.disable(logging.CRITICAL)  # a broker that is away is what these tests are about
+    worker = Worker(json.loads(sys.argv[1]))
+    try:
+        asyncio.run(worker.run())
+    except (KafkaError, TimeoutError) as error:
+        worker.journal("error", f"{type(error).__name__}: {error}")
+        sys.exit(FATAL_EXIT)
+
+
+if __name__ == "__main__":
+    main()
