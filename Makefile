@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 COMPILED := .cache/compiled
 LIBRDKAFKA_SUITE := tests/compat/test_librdkafka_own_suite.py
 
-.PHONY: run test lint unit compat librdkafka compile test-compiled bench chaos fuzz messages clean help
+.PHONY: run test lint unit compat delivery librdkafka compile test-compiled bench chaos fuzz messages clean help
 
 help:
 	@echo "make run      start a broker on 127.0.0.1:9092 (data in ./data)"
@@ -15,6 +15,7 @@ help:
 	@echo "make librdkafka   librdkafka's own test suite"
 	@echo "make compile  the hot modules compiled by mypyc, as .cache/compiled/bin/ottla"
 	@echo "make bench    Ottla beside Apache Kafka in one run"
+	@echo "make chaos    clients and broker killed at random (minutes=10)"
 	@echo "make fuzz     random frames and segment files (minutes=5)"
 	@echo "make messages write src/ottla/wire/messages anew from kio"
 
@@ -35,11 +36,16 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 unit: $(READY)
-	$(BIN)/pytest -q -n 2 --ignore=tests/compat
+	$(BIN)/pytest -q -n 2 --ignore=tests/compat -m "not delivery"
 
 test: lint unit
 	./tools/setup_test_clients.sh
 	$(BIN)/pytest -q tests/compat -m "not maven"
+	$(MAKE) delivery
+
+# Clients and the broker are killed at random: alone on the machine, and last.
+delivery: $(READY)
+	$(BIN)/pytest -q -s tests/delivery -m delivery
 
 compat: $(READY)
 	./tools/setup_test_clients.sh --maven
@@ -68,6 +74,10 @@ test-compiled: compile
 
 bench: compile
 	$(BIN)/python -m benchmarks --ottla $(COMPILED)/bin/ottla $(ARGS)
+
+chaos: $(READY)
+	OTTLA_MUTANTS=1 $(BIN)/pytest -q tests/delivery/test_delivery_mutants.py
+	$(BIN)/python tests/delivery/chaos.py --minutes $(or $(minutes),10) $(ARGS)
 
 fuzz: $(READY)
 	$(BIN)/python tools/fuzz.py --minutes $(or $(minutes),5)

@@ -150,6 +150,8 @@ class ApacheBroker(Broker):
             "log.dirs": str(self.data_directory),
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
             **{name: value for name, value in self.settings.items() if name != "broker.id"},
         }
         properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))

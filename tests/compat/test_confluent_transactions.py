@@ -32,9 +32,9 @@ def name(unique: Callable[[str], str]) -> str:
 def transactional(bootstrap: str, name: str, **config: Any) -> Producer:
     """A producer that has its id and its epoch."""
     settings = {key.replace("_", "."): value for key, value in config.items()}
-    producer = Producer(
-        {"bootstrap.servers": bootstrap, "transactional.id": name, "linger.ms": 0, **settings}
-    )
+    settings |= {"bootstrap.servers": bootstrap, "transactional.id": name, "linger.ms": 0}
+    # Without this, a fatal error is raised in the middle of some other callback.
+    producer = Producer({"error_cb": lambda error: None, **settings})
     producer.init_transactions(PATIENCE_S)
     return producer
 
@@ -258,10 +258,7 @@ def test_a_member_of_an_older_generation_cannot_send_offsets(
 def test_a_transaction_that_takes_too_long_is_aborted(
     own_broker: Callable[..., Any], topic_name: str, name: str, until: Until
 ) -> None:
-    broker = own_broker(
-        transaction_abort_timed_out_transaction_cleanup_interval_ms="200",
-        transaction_state_log_replication_factor="1", transaction_state_log_min_isr="1",
-    )  # fmt: skip
+    broker = own_broker(transaction_abort_timed_out_transaction_cleanup_interval_ms="200")
     make_topic(broker.bootstrap, topic_name)
     producer = transactional(broker.bootstrap, name, transaction_timeout_ms=1000)
     producer.begin_transaction()
@@ -312,10 +309,7 @@ def test_many_producers_at_once(
 def test_a_transaction_goes_on_after_the_broker_was_killed(
     own_broker: Callable[..., Any], topic_name: str, name: str
 ) -> None:
-    settings = {
-        "transaction_state_log_replication_factor": "1", "transaction_state_log_min_isr": "1",
-    }  # fmt: skip
-    broker = own_broker(**settings)
+    broker = own_broker()
     make_topic(broker.bootstrap, topic_name)
     producer = transactional(broker.bootstrap, name, reconnect_backoff_max_ms=200)
     producer.begin_transaction()

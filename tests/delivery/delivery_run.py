@@ -82,6 +82,8 @@ class Run:
     directory: Path
     launch: Callable[[Path, dict[str, str]], Broker] = start_broker
     say: Callable[[str], None] = print
+    calm_s: float = CALM_S
+    """How long the calm after the faults may take until all is through."""
     history: History = field(init=False)
     done: Counter[str] = field(default_factory=Counter)
 
@@ -263,7 +265,9 @@ class Run:
         self._wait_supervised(watch.caught_up, "every transaction ends")
         seen = self.history.visible(self.history.input), self.history.visible(self.history.output)
         total = sum(map(len, seen))
-        wait_until(lambda: all(self._seen(s) >= total for s in of_role["observer"]), CALM_S / 3)
+        wait_until(
+            lambda: all(self._seen(s) >= total for s in of_role["observer"]), self.calm_s / 3
+        )
         self._stop_workers(of_role["observer"])
 
     def _wait_supervised(self, condition: Callable[[], bool], what: str) -> None:
@@ -271,11 +275,11 @@ class Run:
             self._supervise()
             return condition()
 
-        if not wait_until(look, CALM_S):
+        if not wait_until(look, self.calm_s):
             series = {str(key): values[-1] for key, values in self.history.series.items()}
             places = {str(key): values[-1] for key, values in self.history.group_offsets.items()}
             self.history.accidents.append(
-                f"not in {CALM_S:.0f} s of calm: {what}; {series}; committed {places}"
+                f"not in {self.calm_s:.0f} s of calm: {what}; {series}; committed {places}"
             )
 
     def _all_transformed(self) -> bool:

@@ -1,0 +1,52 @@
+"""The whole harness can fail: on a broker with a fault built in, it finds that fault.
+
+Faults of the broker only, no faults of the schedule but the first second's: each is found in a few
+seconds. One of them is in every `make test`; all are in `make chaos`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from compat_brokers import Broker
+from delivery_checks import violations
+from delivery_run import Case, Run
+
+pytestmark = [pytest.mark.delivery, pytest.mark.timeout(300)]
+apache = os.environ.get("OTTLA_COMPAT_BROKER") == "apache"
+
+# The fault, and a part of the sentence that has to be said about it.
+MUTANTS = {
+    "list-nothing": "observer",
+    "commit-all": "was aborted, and is to be seen",
+    "drop-markers": "every transaction ends",
+    "drop-offsets": "times in",
+}
+IN_EVERY_RUN = "list-nothing"
+
+
+class BrokenBroker(Broker):
+    fault = ""
+
+    def command(self) -> list[str]:
+        launcher = Path(__file__).with_name("broken_broker.py")
+        return [sys.executable, str(launcher), self.fault, *super().command()[1:]]
+
+
+@pytest.mark.skipif(apache, reason="the faults are put into Ottla")
+@pytest.mark.parametrize("fault", MUTANTS)
+def test_a_broken_broker_is_found_out(fault: str, tmp_path: Path) -> None:
+    if fault != IN_EVERY_RUN and "OTTLA_MUTANTS" not in os.environ:
+        pytest.skip("one mutant is enough for every run; OTTLA_MUTANTS=1 runs all")
+
+    def launch(directory: Path, settings: dict[str, str]) -> Broker:
+        broker = BrokenBroker(directory, settings)
+        broker.fault = fault
+        return broker.start()
+
+    run = Run(Case("exactly_once"), 7, seconds=3.0, directory=tmp_path, launch=launch, calm_s=12.0)
+    found = violations(run())
+    assert any(MUTANTS[fault] in one for one in found), found
