@@ -11,7 +11,9 @@ SIGTERM ends it in good order; whatever else ends it is what the tests are about
 
 from __future__ import annotations
 
+import faulthandler
 import json
+import os
 import random
 import signal
 import sys
@@ -28,7 +30,8 @@ from confluent_kafka import (
 )
 from delivery_journal import Journal
 
-CALL_S = 30.0
+CALL_S = 12.0
+HANGS_S = 20.0
 BATCH_COUNT = 12
 ABORTED_SHARE = 0.15
 TRANSACTION_TIMEOUT_MS = 8000
@@ -53,6 +56,7 @@ class Worker:
         self.chance = random.Random(f"{given['seed']} {self.slot} {self.incarnation}")
         self.ending = False
         self.count = 0
+        self.nowhere = open(os.devnull, "w")  # noqa: SIM115 -- open as long as the process is
         signal.signal(signal.SIGTERM, self._end)
 
     def _end(self, *_: object) -> None:
@@ -73,6 +77,13 @@ class Worker:
     @property
     def exactly_once(self) -> bool:
         return self.mode == "exactly_once"
+
+    def is_alive(self) -> bool:
+        """Whether to go on. A worker that does not come back here ends itself, as under any
+        supervisor: now and then librdkafka waits forever for the end of a call of its own
+        (send_offsets_to_transaction, when the broker went away in the middle of it)."""
+        faulthandler.dump_traceback_later(HANGS_S, exit=True, file=self.nowhere)
+        return not self.ending
 
     # Writing
 
@@ -95,7 +106,7 @@ class Worker:
 
     def source(self) -> None:
         producer = self.producer()
-        while not self.ending:
+        while self.is_alive():
             for name in self.next_ids():
                 self.journal("sent", name)
                 partition = self.chance.randrange(self.given["partitions"])
@@ -123,7 +134,7 @@ class Worker:
 
     def source_transactions(self) -> None:
         producer = self.producer()
-        while not self.ending:
+        while self.is_alive():
             names = self.next_ids()
             placed = [
                 (self.given["input"], name, name, self.chance.randrange(self.given["partitions"]))
@@ -185,6 +196,7 @@ class Worker:
             "isolation.level": "read_committed",
             "group.protocol": self.given["group_protocol"],
             "fetch.wait.max.ms": 100,
+            "max.poll.interval.ms": 10_000,
             **CLIENT,
         }
         if self.given["group_protocol"] == "classic":
@@ -201,7 +213,7 @@ class Worker:
             "at_least_once": self.write_then_commit,
             "exactly_once": self.write_and_commit,
         }[self.mode]
-        while not self.ending:
+        while self.is_alive():
             count = self.chance.randint(1, BATCH_COUNT)
             messages = [one for one in consumer.consume(count, 0.2) if one.error() is None]
             if messages:
