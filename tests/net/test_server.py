@@ -34,8 +34,15 @@ class Toy:
         self.waiting: list[asyncio.Future[Any]] = []
         self.sessions: list[tuple[str, str]] = []
         self.wait = False
+        self.admission = (0, 0)
+        self.throttle_ms = 0
+        self.mute: Callable[[int], None]
 
-    def connected(self, listener: str, host: str, port: int) -> Any:
+    def admit(self, host: str) -> tuple[int, int]:
+        return self.admission
+
+    def connected(self, listener: str, host: str, port: int, mute: Callable[[int], None]) -> Any:
+        self.mute = mute
         self.sessions.append((listener, host))
         return self.sessions[-1]
 
@@ -50,6 +57,8 @@ class Toy:
             assert isinstance(request.body, HeartbeatRequest)
             if request.body.group_id == "fail":
                 raise RuntimeError("a bug")
+            if self.throttle_ms:
+                self.mute(self.throttle_ms)
             return HeartbeatResponse(throttle_time=request.body.generation_id)
         future = asyncio.get_running_loop().create_future()
         self.waiting.append(future)

@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
 
 from ottla.broker.cleaning import Cleaning
-from ottla.broker.context import Context, Session
+from ottla.broker.connection_rates import ConnectionRates
+from ottla.broker.context import Context, Session, unheard
 from ottla.broker.dispatch import ROUTES, SERVED
 from ottla.broker.groups import Groups
 from ottla.broker.housekeeping import Housekeeping, Job
 from ottla.broker.log_settings import log_settings
 from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.quotas import Quotas
 from ottla.broker.sessions import FetchSessions
 from ottla.broker.shares import Shares
 from ottla.broker.transactions import Transactions
@@ -64,6 +66,8 @@ class Broker:
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
         self.listeners: tuple[Listener, ...] = ()  # as bound: with the ports that were taken
         self.failed: asyncio.Event = asyncio.Event()  # nothing is left that could be served
+        self.quotas = Quotas(config, self.clock)
+        self.connection_rates = ConnectionRates(config)
         self._stopping = False
         self.metadata: Metadata
         self.controller: Controller
@@ -147,6 +151,7 @@ class Broker:
         self.transactions.start(now_ms)
         undo.callback(self.shares.stop)
         self.shares.start(now_ms)
+        self._apply_quotas(self.image)
         self.metadata.on_image(self._on_image)
 
     async def stop(self) -> None:
@@ -156,6 +161,7 @@ class Broker:
         self._stopping = True
         await self._server.stop(STOP_GRACE_S)
         await self._cleaning.stop()
+        self.connection_rates.stop()
         await self._housekeeping.stop()
         self.shares.stop()
         self.transactions.stop()
@@ -207,16 +213,25 @@ class Broker:
 
     # What the server calls
 
-    def connected(self, listener: str, host: str, port: int) -> Session:
-        return Session(listener=listener, client_host=host, client_port=port)
+    def admit(self, host: str) -> tuple[int, int]:
+        return self.connection_rates.admit(host, self.clock.now_ms())
+
+    def connected(
+        self, listener: str, host: str, port: int, mute: Callable[[int], None] = unheard
+    ) -> Session:
+        return Session(listener=listener, client_host=host, client_port=port, mute=mute)
 
     def disconnected(self, session: Session) -> None:
         self.shares.disconnected(session, self.clock.now_ms())
+        session.mute = unheard  # which held the connection, and that holds the session
 
     def dispatch(self, session: Session, request: Request) -> Any:
         """HOT. The handler's answer: a response, an awaitable of one, or None."""
         context = Context(self, session, request.version, request.client_id, self.clock.now_ms())
-        return ROUTES[request.api_key].handle(context, request.body)
+        handle = ROUTES[request.api_key].handle
+        if self.quotas.active:
+            return self.quotas.serve(handle, context, request)
+        return handle(context, request.body)
 
     # What handlers ask
 
@@ -254,9 +269,14 @@ class Broker:
             server.connections_per_ip_max = config.max_connections_per_ip
             server.connections_per_ip_overrides = config.max_connections_per_ip_overrides
         self.partitions.apply(image, now_ms)
+        self._apply_quotas(image)
         self.groups.apply(image, now_ms)
         self.transactions.apply(image, now_ms)
         self.shares.apply(image, now_ms)
+
+    def _apply_quotas(self, image: Image) -> None:
+        self.quotas.apply(image)
+        self.connection_rates.apply(image, self.config)
 
     def _take_broker_configs(self) -> bool:
         """Make what was set at run time part of the configuration; True if that changed it."""

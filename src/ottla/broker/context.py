@@ -7,25 +7,42 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.broker.quotas import Limits
+
+
+def unheard(duration_ms: int) -> None:
+    """Mutes nobody: the client of a session without a connection, or with one that is closed."""
 
 
 class Session:
     """One client's connection, as handlers see it."""
 
-    __slots__ = ("client_host", "client_port", "listener", "principal", "software")
+    __slots__ = ("client_host", "client_port", "listener", "mute", "principal", "software")
 
-    def __init__(self, *, listener: str, client_host: str, client_port: int) -> None:
+    def __init__(
+        self,
+        *,
+        listener: str,
+        client_host: str,
+        client_port: int,
+        mute: Callable[[int], None] = unheard,
+    ) -> None:
         self.listener = listener
         self.client_host = client_host
         self.client_port = client_port
         self.principal = "User:ANONYMOUS"
         self.software = ""  # name and version, as ApiVersions v3 told them
+        self.mute = mute  # for so many milliseconds: nothing more is read from the client
+
+    @property
+    def user(self) -> str:
+        return self.principal.partition(":")[2]
 
 
 class Context:
     """One request's surroundings. `version` is the API version that the client speaks."""
 
-    __slots__ = ("broker", "client_id", "now_ms", "session", "version")
+    __slots__ = ("broker", "client_id", "limits", "now_ms", "session", "version")
 
     def __init__(
         self, broker: Broker, session: Session, version: int, client_id: str | None, now_ms: int
@@ -35,6 +52,7 @@ class Context:
         self.version = version
         self.client_id = client_id
         self.now_ms = now_ms
+        self.limits: Limits | None = None  # the client's quotas, if it has any
 
 
 # A handler answers at once (a response message), later (an awaitable of one), or not at all

@@ -119,6 +119,9 @@ class FetchSessions:
             return Plan(session.wanted, None, incremental=False)
         return Plan(session.wanted, session, incremental=True)
 
+    def drop(self, session_id: int) -> None:
+        self._sessions.pop(session_id, None)
+
     def _continue(self, request: FetchRequest, by_id: bool, now_ms: int) -> FetchSession:
         session = self._sessions.get(request.session_id)
         if session is None:

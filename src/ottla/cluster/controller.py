@@ -44,6 +44,9 @@ Name = TypeVar("Name", bound=Hashable)
 Decision = Callable[[Image], tuple[list[Write], Result]]
 ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 """From the configs that are set to those that shall be; KafkaError refuses."""
+Charge = Callable[[str, int], None]
+"""Told of a topic and how many partitions are made or deleted, before they are; KafkaError refuses.
+Told again where a decision has to be made anew."""
 
 log = logging.getLogger("ottla.cluster")
 
@@ -95,7 +98,11 @@ class Controller:
             self._hold = None
 
     async def create_topics(
-        self, wishes: Sequence[NewTopic], *, validate_only: bool = False
+        self,
+        wishes: Sequence[NewTopic],
+        *,
+        validate_only: bool = False,
+        charge: Charge | None = None,
     ) -> dict[str, Topic | KafkaError]:
         """Each topic as it is now, or why it could not be; names are different from each other."""
         throws = {wish.name: self._throw() for wish in wishes}
@@ -111,6 +118,8 @@ class Controller:
                     )
                     partition_count += len(topic.partitions)
                     decisions.check_partition_total(partition_count)
+                    if charge is not None:
+                        charge(wish.name, len(topic.partitions))
                 except KafkaError as error:
                     results[wish.name] = error
                 else:
@@ -125,18 +134,30 @@ class Controller:
         counts: Mapping[str, tuple[int, Sequence[Sequence[int]] | None]],
         *,
         validate_only: bool = False,
+        charge: Charge | None = None,
     ) -> dict[str, KafkaError | None]:
         """Let topics grow: name -> (new count, replicas of the new ones or None)."""
         throw = self._throw()
 
         def grow(image: Image, name: str) -> list[Write]:
             count, assignment = counts[name]
-            return decisions.create_partitions(image, name, count, assignment, throw)
+            writes = decisions.create_partitions(image, name, count, assignment, throw)
+            if charge is not None:
+                charge(name, count - len(image.topics[name].partitions))
+            return writes
 
         return await self._for_each(counts, grow, validate_only=validate_only)
 
-    async def delete_topics(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
-        return await self._for_each(names, decisions.delete_topic, validate_only=False)
+    async def delete_topics(
+        self, names: Iterable[str], *, charge: Charge | None = None
+    ) -> dict[str, KafkaError | None]:
+        def delete(image: Image, name: str) -> list[Write]:
+            writes = decisions.delete_topic(image, name)
+            if charge is not None:
+                charge(name, len(image.topics[name].partitions))
+            return writes
+
+        return await self._for_each(names, delete, validate_only=False)
 
     async def alter_topic_config(
         self, name: str, change: ConfigChange, *, validate_only: bool = False

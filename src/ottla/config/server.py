@@ -166,6 +166,11 @@ class ServerConfig:
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int
     transaction_remove_expired_transaction_cleanup_interval_ms: int
 
+    quota_window_num: int
+    quota_window_size_seconds: int
+    controller_quota_window_num: int
+    controller_quota_window_size_seconds: int
+
     zookeeper_connect: str | None
     ottla_metadata_sync_enable: bool
 

@@ -29,6 +29,10 @@ GATHER_PARTS_MAX: Final = 64
 # Connections taken from the listener before the others have their turn.
 ACCEPTS_PER_TURN: Final = 64
 
+# Connections over their address' quota that are kept waiting, lest they come again at once; more
+# are closed on the spot.
+THROTTLED_SOCKETS_MAX: Final = 1000
+
 # How long to leave the listener alone when the process has run out of descriptors.
 ACCEPT_PAUSE_S: Final = 0.1
 

@@ -4,6 +4,7 @@ Everything that decides whether this connection reads on lives here:
 
 - an answer that must wait holds up the connection, except Produce, which may overlap;
 - more than OUTBOX_BYTES_MAX of untaken replies hold it up until the client has read them;
+- a client over its quota is not read from until its throttle time is over (KIP-219);
 - after TURN_REQUESTS_MAX requests the other connections have their turn;
 - a client that hangs up while it waits takes its request with it;
 - a protocol error ends it.
@@ -42,7 +43,13 @@ class Application(Protocol):
     @property
     def served(self) -> Mapping[int, tuple[int, int]]: ...
 
-    def connected(self, listener: str, host: str, port: int) -> Any: ...
+    def admit(self, host: str) -> tuple[int, int]:
+        """(ms for which this one is kept waiting and then sent away, ms to accept nobody)."""
+        ...
+
+    def connected(
+        self, listener: str, host: str, port: int, mute: Callable[[int], None]
+    ) -> Any: ...
 
     def dispatch(self, session: Any, request: Request) -> Any: ...
 
@@ -59,6 +66,8 @@ class Channel:
         "_draining",
         "_held",
         "_loop",
+        "_mute_timer",
+        "_muted_until",
         "_overlapping",
         "_reading",
         "_server",
@@ -82,8 +91,9 @@ class Channel:
         self._wire = Connection(
             self._app.served, frame_bytes_max=server.frame_bytes_max, scratch=server.scratch
         )
-        self._session = self._app.connected(listener, peer[0], peer[1])
-        self._held = False  # an answer is awaited that nothing may overtake
+        self._held = False  # an answer is awaited that nothing may overtake, or we are muted
+        self._mute_timer: asyncio.TimerHandle | None = None
+        self._muted_until = 0.0
         self._awaited: asyncio.Future[Any] | None = None  # that answer
         self._behind = False  # there is more to answer, in the next turn
         self._draining = False
@@ -94,6 +104,7 @@ class Channel:
         self.peer = peer
         self.active_at = self._loop.time()
         self.closed = False
+        self._session = self._app.connected(listener, peer[0], peer[1], self.mute)
         self._loop.add_reader(sock.fileno(), self._readable)
 
     @property
@@ -118,6 +129,23 @@ class Channel:
         """Take no further request; what is under way is answered."""
         self._draining = self._held = True
 
+    def mute(self, duration_ms: int) -> None:
+        """Serve no further request for so long; replies go out all the same (KIP-219)."""
+        if self.closed:
+            return
+        self._muted_until = max(self._muted_until, self._loop.time() + duration_ms / 1000)
+        self._held = True
+        if self._mute_timer is None:
+            self._mute_timer = self._loop.call_at(self._muted_until, self._unmute)
+
+    def _unmute(self) -> None:
+        if self._loop.time() < self._muted_until:  # it grew meanwhile
+            self._mute_timer = self._loop.call_at(self._muted_until, self._unmute)
+            return
+        self._mute_timer = None
+        self._held = self._draining or self._awaited is not None
+        self._resume()
+
     def close(self) -> None:
         if self.closed:
             return
@@ -127,6 +155,8 @@ class Channel:
             self._loop.remove_reader(fd)
         if self._writing:
             self._loop.remove_writer(fd)
+        if self._mute_timer is not None:
+            self._mute_timer.cancel()
         self._socket.close()
         self._server.forget(self)
         self._app.disconnected(self._session)
@@ -257,7 +287,7 @@ class Channel:
         if request.api_key == PRODUCE:
             self._overlapping -= 1
         else:
-            self._held = self._draining
+            self._held = self._draining or self._mute_timer is not None
             self._awaited = None
         if future.cancelled():
             self.close()

@@ -11,7 +11,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from ottla.net.flow import ACCEPT_PAUSE_S, ACCEPTS_PER_TURN, SCRATCH_BYTES, SWEEP_INTERVAL_S
+from ottla.net.flow import (
+    ACCEPT_PAUSE_S,
+    ACCEPTS_PER_TURN,
+    SCRATCH_BYTES,
+    SWEEP_INTERVAL_S,
+    THROTTLED_SOCKETS_MAX,
+)
 from ottla.net.inbound import Application, Channel
 
 # A machine without IPv6 refuses an address of it in one of these ways.
@@ -55,6 +61,7 @@ class Server:
         self._listeners: dict[socket.socket, str] = {}
         self._channels: set[Channel] = set()
         self._per_ip: Counter[str] = Counter()
+        self._throttled: dict[socket.socket, asyncio.TimerHandle] = {}  # to be closed, later
         self._complained_at = float("-inf")
         self._sweep_interval_s = SWEEP_INTERVAL_S
         if 0 <= idle_s_max < 2 * SWEEP_INTERVAL_S:
@@ -109,6 +116,10 @@ class Server:
             self.loop.remove_reader(sock.fileno())
             sock.close()
         self._listeners.clear()
+        for sock, timer in self._throttled.items():
+            timer.cancel()
+            sock.close()
+        self._throttled.clear()
 
     async def stop(self, grace_s: float) -> None:
         """No new requests; produces under way are answered; then everything is closed.
@@ -139,17 +150,42 @@ class Server:
                 self._accept_failed(error, listening, listener)
                 return
             host = str(address[0]).removeprefix(MAPPED)
+            wait_ms, pause_ms = self.app.admit(host)
+            if wait_ms:
+                self._keep_out(sock, host, wait_ms)
+                continue
             try:
                 self._take(sock, (host, int(address[1])), listener)
             except OSError as error:  # the client is gone again
                 log.info("a connection from %s ended at once: %s", host, error)
                 sock.close()
+            if pause_ms:
+                self._pause_accepting(pause_ms / 1000)
+                return
 
     def _accept_failed(self, error: OSError, listening: socket.socket, listener: str) -> None:
         """Mostly there is no descriptor left; what else it may be does not last either."""
         self._complain(f"listener {listener}: no connection can be accepted: {error}")
         self.loop.remove_reader(listening.fileno())
         self.loop.call_later(ACCEPT_PAUSE_S, self._accept_again, listening, listener)
+
+    def _pause_accepting(self, pause_s: float) -> None:
+        """max.connection.creation.rate: everybody else waits in the backlog."""
+        for listening, listener in self._listeners.items():
+            self.loop.remove_reader(listening.fileno())
+            self.loop.call_later(pause_s, self._accept_again, listening, listener)
+
+    def _keep_out(self, sock: socket.socket, host: str, wait_ms: int) -> None:
+        """A client that is sent away at once would come again at once (KIP-612)."""
+        self._complain(f"a connection from {host} is over its connection_creation_rate")
+        if len(self._throttled) >= THROTTLED_SOCKETS_MAX:
+            sock.close()
+            return
+        self._throttled[sock] = self.loop.call_later(wait_ms / 1000, self._send_away, sock)
+
+    def _send_away(self, sock: socket.socket) -> None:
+        del self._throttled[sock]
+        sock.close()
 
     def _accept_again(self, listening: socket.socket, listener: str) -> None:
         if listening in self._listeners:

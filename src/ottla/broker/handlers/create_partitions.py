@@ -10,14 +10,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Sequence
+from typing import Final
 
 from ottla.broker.context import Context
+from ottla.broker.quotas import MutationCharge
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
+
+STRICT_FROM: Final = 3
 
 
 def handle(ctx: Context, request: CreatePartitionsRequest) -> Awaitable[CreatePartitionsResponse]:
@@ -37,13 +41,17 @@ async def _create(ctx: Context, request: CreatePartitionsRequest) -> CreateParti
             if topic.assignments is not None:
                 replicas = [assignment.broker_ids for assignment in topic.assignments]
             counts[topic.name] = (topic.count, replicas)
+    charge = MutationCharge(ctx, strict_from=STRICT_FROM)
     try:
         results |= await ctx.broker.controller.create_partitions(
-            counts, validate_only=request.validate_only
+            counts, validate_only=request.validate_only, charge=charge
         )
     except KafkaError as error:
         results |= dict.fromkeys(counts, error)
-    return CreatePartitionsResponse(results=[_result(name, results[name]) for name in times])
+    return CreatePartitionsResponse(
+        throttle_time=charge.throttle_ms,
+        results=[_result(name, results[name]) for name in times],
+    )
 
 
 def _result(name: str, failure: KafkaError | None) -> CreatePartitionsTopicResult:

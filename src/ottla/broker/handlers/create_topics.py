@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable
+from typing import Final
 
 from ottla.broker.context import Context
+from ottla.broker.quotas import MutationCharge
 from ottla.broker.topic_configs import topic_entries
 from ottla.cluster.decisions import NewTopic
 from ottla.cluster.image import Topic
@@ -24,6 +26,8 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+
+STRICT_FROM: Final = 6
 
 
 def handle(ctx: Context, request: CreateTopicsRequest) -> Awaitable[CreateTopicsResponse]:
@@ -41,14 +45,16 @@ async def _create(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsRes
             wishes.append(_wish(topic))
         except KafkaError as error:
             results[topic.name] = error
+    charge = MutationCharge(ctx, strict_from=STRICT_FROM)
     try:
         results |= await ctx.broker.controller.create_topics(
-            wishes, validate_only=request.validate_only
+            wishes, validate_only=request.validate_only, charge=charge
         )
     except KafkaError as error:
         results |= {wish.name: error for wish in wishes}
     return CreateTopicsResponse(
-        topics=[_result(ctx, name, results[name], request.validate_only) for name in times]
+        throttle_time=charge.throttle_ms,
+        topics=[_result(ctx, name, results[name], request.validate_only) for name in times],
     )
 
 

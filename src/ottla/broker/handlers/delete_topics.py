@@ -3,7 +3,8 @@
 A deleted topic is gone for every client when the response is sent; its files are removed a
 little later (file.delete.delay.ms).
 
-v3  TOPIC_DELETION_DISABLED    v5  error messages    v6  topics by id (KIP-516)
+v3  TOPIC_DELETION_DISABLED    v5  error messages, throttling quota (KIP-599)
+v6  topics by id (KIP-516)
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable
 
 from ottla.broker.context import Context
+from ottla.broker.quotas import MutationCharge
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -23,6 +25,7 @@ from ottla.wire.primitives import ZERO_UUID
 
 BY_ID_FROM = 6
 DISABLED_CODE_FROM = 3
+STRICT_FROM = 5
 
 
 def handle(ctx: Context, request: DeleteTopicsRequest) -> Awaitable[DeleteTopicsResponse]:
@@ -49,17 +52,20 @@ async def _delete(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsRes
             found[known] = result
         except KafkaError as error:
             _refuse(result, error)
-    await _delete_found(ctx, found)
-    return DeleteTopicsResponse(responses=results)
+    charge = MutationCharge(ctx, strict_from=STRICT_FROM)
+    await _delete_found(ctx, found, charge)
+    return DeleteTopicsResponse(throttle_time=charge.throttle_ms, responses=results)
 
 
-async def _delete_found(ctx: Context, found: dict[str, DeletableTopicResult]) -> None:
+async def _delete_found(
+    ctx: Context, found: dict[str, DeletableTopicResult], charge: MutationCharge
+) -> None:
     topics = ctx.broker.image.topics
     for name, result in found.items():
         result.name = name
         result.topic_id = topics[name].id
     try:
-        outcomes = await ctx.broker.controller.delete_topics(found)
+        outcomes = await ctx.broker.controller.delete_topics(found, charge=charge)
     except KafkaError as error:
         outcomes = dict.fromkeys(found, error)
     for name, failure in outcomes.items():

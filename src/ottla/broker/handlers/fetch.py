@@ -16,6 +16,7 @@ import asyncio
 from typing import Final
 
 from ottla.broker.context import Context
+from ottla.broker.rates import Rate
 from ottla.broker.sessions import Key, Plan, Wanted
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replica.partition import READ_COMMITTED, Partition
@@ -28,7 +29,9 @@ from ottla.wire.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from ottla.wire.primitives import Writer
 
+INT_MAX: Final = 2**31 - 1
 STORAGE_ERROR_FROM: Final = 6
 TOPIC_IDS_FROM: Final = 13
 
@@ -53,6 +56,7 @@ class Fetch:
         "_arrived",
         "_found",
         "_future",
+        "_limit",
         "_loop",
         "_missing",
         "_parked_on",
@@ -73,6 +77,11 @@ class Fetch:
         self.version = ctx.version
         self.plan = plan
         self.size_max = min(request.max_bytes, ctx.broker.config.fetch_max_bytes)
+        self._limit: Rate | None = None  # consumer_byte_rate
+        if ctx.limits is not None and _is_consumer(request):
+            self._limit = ctx.limits.fetch
+            if self._limit is not None:  # more could never be sent
+                self.size_max = min(self.size_max, int(min(self._limit.burst, INT_MAX)))
         self.size_min = min(request.min_bytes, self.size_max)
         self.satisfied = False
         self._request = request
@@ -155,10 +164,49 @@ class Fetch:
                 last = FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id)
                 topics.append(last)
             last.partitions.append(data)
+        response = FetchResponse(responses=topics)
+        if session is not None:
+            response.session_id = session.id
+        if self._limit is not None:
+            throttled = self._charge(self._limit, response)
+            if throttled is not None:
+                return throttled
+        if session is not None:
+            session.serve_last(served)
+        return response
+
+    # quotas
+
+    def _charge(self, limit: Rate, response: FetchResponse) -> FetchResponse | None:
+        """What to answer instead: nothing, and for how long (KIP-219), if that is too much now.
+
+        One batch may be larger than the limit allows in all its windows together. Kafka would
+        never send it; here it goes to a client that has had nothing lately, and then has to wait.
+        """
+        now_ms = self.broker.clock.now_ms()
+        quiet = limit.is_quiet(now_ms)
+        writer = Writer()
+        response.write(writer, self.version)
+        size = writer.size
+        throttle_ms = limit.charge(size, now_ms)
+        if throttle_ms == 0:
+            return None
+        if quiet:
+            response.throttle_time = throttle_ms
+            return None
+        limit.record(-size, now_ms)
+        return self._empty(throttle_ms)
+
+    def _empty(self, throttle_ms: int) -> FetchResponse:
+        session = self.plan.session
+        for _, wanted, _ in self._answers:
+            wanted.high_watermark = -1  # nothing was told: all of it is news next time
         if session is None:
-            return FetchResponse(responses=topics)
-        session.serve_last(served)
-        return FetchResponse(session_id=session.id, responses=topics)
+            return FetchResponse(throttle_time=throttle_ms)
+        if self.plan.incremental:
+            return FetchResponse(throttle_time=throttle_ms, session_id=session.id)
+        self.broker.fetch_sessions.drop(session.id)  # clients take it for not begun
+        return FetchResponse(throttle_time=throttle_ms)
 
     # waiting
 
@@ -220,6 +268,12 @@ class Fetch:
                 self._wait()
         except Exception as error:  # nobody else would ever answer
             self._future.set_exception(error)
+
+
+def _is_consumer(request: FetchRequest) -> bool:
+    """Followers name themselves: before v15 in one place, then in another (KIP-903)."""
+    state = request.replica_state
+    return request.replica_id < 0 and (state is None or state.replica_id < 0)
 
 
 def _read(

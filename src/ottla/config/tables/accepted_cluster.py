@@ -117,14 +117,10 @@ METRICS: list[Row] = [
 
 QUOTAS: list[Row] = [
     ("client.quota.callback.class", CLASS, None, None),
-    ("quota.window.num", INT, 11, ONE),
-    ("quota.window.size.seconds", INT, 1, ONE),
     ("replication.quota.window.num", INT, 11, ONE),
     ("replication.quota.window.size.seconds", INT, 1, ONE),
     ("alter.log.dirs.replication.quota.window.num", INT, 11, ONE),
     ("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, ONE),
-    ("controller.quota.window.num", INT, 11, ONE),
-    ("controller.quota.window.size.seconds", INT, 1, ONE),
     ("leader.replication.throttled.rate", LONG, LONG_MAX, ZERO, PER_BROKER),
     ("follower.replication.throttled.rate", LONG, LONG_MAX, ZERO, PER_BROKER),
     (

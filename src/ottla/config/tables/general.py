@@ -319,4 +319,29 @@ OTTLA = [
     ),
 ]
 
-GENERAL = IDENTITY + SOCKETS + TOPICS + FETCHES + OTTLA
+QUOTAS = [
+    D(
+        "quota.window.num",
+        INT,
+        11,
+        at_least(1),
+        "Windows over which rates of client quotas are averaged.",
+    ),
+    D("quota.window.size.seconds", INT, 1, at_least(1), "How long one of these windows is."),
+    D(
+        "controller.quota.window.num",
+        INT,
+        11,
+        at_least(1),
+        "Windows' worth of controller_mutation_rate that can be used at once.",
+    ),
+    D(
+        "controller.quota.window.size.seconds",
+        INT,
+        1,
+        at_least(1),
+        "How long one of these windows is.",
+    ),
+]
+
+GENERAL = IDENTITY + SOCKETS + TOPICS + FETCHES + QUOTAS + OTTLA
