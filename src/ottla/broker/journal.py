@@ -16,7 +16,6 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import (
     BATCH_OVERHEAD,
     NO_PRODUCER_ID,
-    NO_SEQUENCE,
     BatchHeader,
     Origin,
     build_batch,
@@ -124,7 +123,7 @@ def append(
             compression=codec,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
-            base_sequence=NO_SEQUENCE if producer is None else 0,  # as Kafka does; none counts them
+            base_sequence=0,  # as Kafka has it; nobody counts a coordinator's batches
             transactional=producer is not None,
         )
         partition.append(memoryview(bytearray(data)), now_ms, origin=Origin.COORDINATOR)

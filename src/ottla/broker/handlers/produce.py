@@ -177,11 +177,12 @@ def _verify(
         adds=ctx.version >= ADDS_FROM,
         knows_abortable=ctx.version >= ABORTABLE_FROM,
     )
-    # Before anything is appended, after which the transaction would be known.
-    begins = [each for each in batches if writer.adds and not writer.is_known_to(each.partition)]
-    codes = verify(ctx.broker, writer, [each.partition for each in batches], ctx.now_ms)
+    begins = [each for each in batches if not writer.is_known_to(each.partition)]
+    if not begins:
+        return {}
+    codes = verify(ctx.broker, writer, [each.partition for each in begins], ctx.now_ms)
     barred = {place: _barred(code, writer) for place, code in codes.items()}
-    for each in begins:
+    for each in begins if writer.adds else ():
         place = (each.partition.topic, each.partition.index)
         if place not in barred and each.base_sequence != 0 and _is_new(each):
             barred[place] = KafkaError(
