@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 from data_path_broker import NOW_MS, Client, batch, code, records_of, run
 
+from ottla.broker.journal import stored
 from ottla.broker.markers import write_marker
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.write_txn_markers import (
@@ -133,5 +135,54 @@ def test_the_last_epoch_ends_with_itself(tmp_path: Path) -> None:
         assert end(client, 0x7FFF) == "NONE"
         partition = client.broker.partitions.find("t", 0)
         assert partition.last_stable_offset == partition.high_watermark
+
+    run(tmp_path, act)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_marker_wakes_who_waits_for_committed_records(tmp_path: Path, commit: bool) -> None:
+    async def act(client: Client) -> None:
+        await client.create("t")
+        begin(client)
+        request = client.fetch_request("t", {0: 0}, max_wait=60_000, isolation_level=1)
+        waiting = asyncio.ensure_future(client.begin(ApiKey.FETCH, request, 18)())
+        await asyncio.sleep(0)
+        begin(client, sequence=1)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not waiting.done()  # more bytes, and none of them to be read
+        assert end(client, 1, commit=commit) == "NONE"
+        response = await asyncio.wait_for(waiting, 10)
+        (told,) = response.responses[0].partitions
+        assert (told.last_stable_offset, len(records_of(told))) == (3, 3)
+        assert len(told.aborted_transactions) == (0 if commit else 1)
+
+    run(tmp_path, act)
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        {"message_timestamp_type": "LogAppendTime"},
+        {"compression_type": "zstd"},
+        {"cleanup_policy": "compact"},
+        {"message_timestamp_before_max_ms": "1000"},
+        {"flush_messages": "1"},
+    ],
+    ids=lambda configs: next(iter(configs)),
+)
+def test_markers_are_what_they_are_in_every_topic(tmp_path: Path, configs: dict[str, str]) -> None:
+    async def act(client: Client) -> None:
+        await client.create("t", **configs)
+        begin(client)
+        assert end(client, 1, commit=False) == "NONE"
+        told = await client.fetch("t", 0, isolation_level=1)
+        assert (told.last_stable_offset, len(records_of(told))) == (2, 2)
+        assert [each.first_offset for each in told.aborted_transactions] == [0]
+        (batches,) = stored(client.broker.partitions.find("t", 0), size_max=1 << 20)
+        marker = batches[-1]
+        assert marker.marker is not None
+        assert (marker.marker.commit, marker.header.producer_epoch) == (False, 1)
+        assert marker.header.compression == 0
 
     run(tmp_path, act)

@@ -6,18 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transaction_client import TransactionClient, play
+from transaction_client import TransactionClient, committed_offset, play
 
 from ottla.broker.journal import stored
 from ottla.coordinator.keys import OFFSETS_TOPIC, partition_for
 from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
-from ottla.wire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
 from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -57,22 +51,6 @@ async def commit(
     return list(told.values())
 
 
-async def fetch(client: TransactionClient, *, stable: bool = False, version: int = 9) -> Any:
-    """The offset, or the code where there is one."""
-    if version >= 8:
-        topics = [OffsetFetchRequestTopics("t", partition_indexes=[0])]
-        group = OffsetFetchRequestGroup("g", topics=topics, member_id=None, member_epoch=-1)
-        request = OffsetFetchRequest(groups=[group], require_stable=stable)
-        response = await client.ask(ApiKey.OFFSET_FETCH, request, version)
-        (answer,) = response.groups[0].topics[0].partitions
-    else:
-        asked = [OffsetFetchRequestTopic("t", [0])]
-        request = OffsetFetchRequest("g", asked, require_stable=stable)
-        response = await client.ask(ApiKey.OFFSET_FETCH, request, version)
-        (answer,) = response.topics[0].partitions
-    return ErrorCode(answer.error_code) if answer.error_code else answer.committed_offset
-
-
 async def start(client: TransactionClient) -> None:
     await client.broker.auto_create(OFFSETS_TOPIC)
     assert await client.init() is NONE
@@ -83,14 +61,14 @@ def test_offsets_hold_when_the_transaction_is_committed(tmp_path: Path) -> None:
         await start(client)
         assert await commit(client, 5) == [NONE]
         assert await client.state() == "Ongoing"
-        assert await fetch(client) == -1
-        assert await fetch(client, stable=True) is UNSTABLE
-        assert await fetch(client, stable=True, version=7) is UNSTABLE
+        assert await committed_offset(client) == -1
+        assert await committed_offset(client, stable=True) is UNSTABLE
+        assert await committed_offset(client, stable=True, version=7) is UNSTABLE
         assert await client.end(True) is NONE
-        assert await fetch(client, stable=True) == 5
+        assert await committed_offset(client, stable=True) == 5
         assert await commit(client, 7) == [NONE]
         assert await client.end(False) is NONE
-        assert await fetch(client, stable=True) == 5
+        assert await committed_offset(client, stable=True) == 5
 
     play(tmp_path, act)
 
@@ -123,7 +101,7 @@ def test_an_older_client_adds_the_group_first(tmp_path: Path, version: int) -> N
         assert await commit(client, 5, version) == [NONE]
         assert await commit(client, 6, version) == [NONE]
         assert await client.end(True, version=4) is NONE
-        assert await fetch(client, stable=True) == 6
+        assert await committed_offset(client, stable=True) == 6
         assert await commit(client, 7, version) == [missing]
 
     play(tmp_path, act)
@@ -144,7 +122,7 @@ def test_what_may_not_be_committed_is_refused(tmp_path: Path) -> None:
         assert await commit(client, 6, generation_id=3, member_id="m") == [unknown]
         assert await commit(client, 6, group="") == [ErrorCode.INVALID_GROUP_ID]
         assert await client.end(True) is NONE
-        assert await fetch(client, stable=True) == 5
+        assert await committed_offset(client, stable=True) == 5
 
     play(tmp_path, act)
 
@@ -166,12 +144,12 @@ def test_what_is_pending_stays_so_after_a_restart(tmp_path: Path, decision: bool
         assert await commit(client, 5) == [NONE]
 
     async def end(client: TransactionClient) -> None:
-        assert await fetch(client) == 3
-        assert await fetch(client, stable=True) is UNSTABLE
+        assert await committed_offset(client) == 3
+        assert await committed_offset(client, stable=True) is UNSTABLE
         assert await client.end(decision) is NONE
-        assert await fetch(client, stable=True) == (5 if decision else 3)
+        assert await committed_offset(client, stable=True) == (5 if decision else 3)
 
     async def look(client: TransactionClient) -> None:
-        assert await fetch(client, stable=True) == (5 if decision else 3)
+        assert await committed_offset(client, stable=True) == (5 if decision else 3)
 
     play(tmp_path, begin, end, look)

@@ -26,6 +26,12 @@ from ottla.wire.messages.describe_transactions import DescribeTransactionsReques
 from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from ottla.wire.primitives import Writer
 
 SETTINGS = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "3"}
@@ -118,6 +124,24 @@ class TransactionClient:
         """How much was appended to `__transaction_state`."""
         partitions = self.broker.partitions.of_topic(TRANSACTIONS_TOPIC).values()
         return sum(partition.log.end_offset for partition in partitions)
+
+
+async def committed_offset(
+    client: TransactionClient, *, stable: bool = False, version: int = 9
+) -> int | ErrorCode:
+    """Of group g in t-0; the code where there is one. `stable` requires that it is decided."""
+    if version >= 8:
+        topics = [OffsetFetchRequestTopics("t", partition_indexes=[0])]
+        group = OffsetFetchRequestGroup("g", topics=topics, member_id=None, member_epoch=-1)
+        request = OffsetFetchRequest(groups=[group], require_stable=stable)
+        response = await client.ask(ApiKey.OFFSET_FETCH, request, version)
+        (answer,) = response.groups[0].topics[0].partitions
+    else:
+        asked = [OffsetFetchRequestTopic("t", [0])]
+        request = OffsetFetchRequest("g", asked, require_stable=stable)
+        response = await client.ask(ApiKey.OFFSET_FETCH, request, version)
+        (answer,) = response.topics[0].partitions
+    return ErrorCode(answer.error_code) if answer.error_code else int(answer.committed_offset)
 
 
 def through_bytes(message: Any, kind: Any, version: int) -> Any:

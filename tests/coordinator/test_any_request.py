@@ -25,6 +25,12 @@ from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 from ottla.wire.primitives import Writer
 
 NUMBERS = st.sampled_from([-(2**31), -2, -1, 0, 1, 2, 6_000, 2**31 - 1])
@@ -93,6 +99,33 @@ DELETES = st.builds(
         max_size=2,
     ),
 )
+TXN_COMMITS = st.builds(
+    TxnOffsetCommitRequest,
+    st.just("id"),
+    GROUPS,
+    st.integers(0, 2),
+    st.integers(0, 1),
+    NUMBERS,
+    MEMBERS,
+    INSTANCES,
+    st.lists(
+        st.builds(
+            TxnOffsetCommitRequestTopic,
+            TOPICS,
+            st.lists(
+                st.builds(
+                    TxnOffsetCommitRequestPartition,
+                    NUMBERS,
+                    NUMBERS,
+                    NUMBERS,
+                    st.sampled_from([None, "", "m"]),
+                ),
+                max_size=2,
+            ),
+        ),
+        max_size=2,
+    ),
+)
 EVENTS = st.one_of(
     JOINS,
     JOINS,
@@ -100,6 +133,7 @@ EVENTS = st.one_of(
     HEARTBEATS,
     LEAVES,
     COMMITS,
+    TXN_COMMITS,
     DELETES,
     st.sampled_from([0, 5_000, 700_000]),
     st.lists(GROUPS, min_size=1, max_size=2),
@@ -125,6 +159,8 @@ def carry_out(
             return [coordinator.leave_group(event, version=min(version, 5), **at)]
         case OffsetCommitRequest():
             return [coordinator.offset_commit(event, version=max(version, 2), **at)]
+        case TxnOffsetCommitRequest():
+            return [coordinator.txn_offset_commit(event, version=min(version, 5), **at)]
         case OffsetDeleteRequest():
             return [coordinator.offset_delete(event, **at)]
         case list():
@@ -155,6 +191,8 @@ def test_any_request_is_answered_once(events: list[tuple[Any, int]]) -> None:
         for outcome in carry_out(coordinator, event, version, token, now_ms):
             for answered, message in outcome.replies:
                 asked = waiting.pop(answered, 2)  # a deletion has tokens of its own, and version 2
+                if isinstance(message, TxnOffsetCommitResponse):
+                    asked = min(asked, 5)
                 message.write(Writer(), asked)
     for partition in range(2):
         for answered, _ in coordinator.unload(partition):
