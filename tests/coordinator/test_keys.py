@@ -82,7 +82,7 @@ def test_the_oldest_offset_key_is_read() -> None:
 
 
 def test_a_key_of_another_protocol_is_none_of_ours() -> None:
-    assert read_key(bytes.fromhex("0003 0001 67")) is None
+    assert read_key(bytes.fromhex("0011 0001 67")) is None
 
 
 def test_offset_values_are_written_as_kafka_writes_them() -> None:

@@ -206,7 +206,8 @@ def test_records_that_are_not_ours_are_passed_over(caplog: pytest.LogCaptureFixt
     shard.load(
         [
             Record(key=None, value=b"no key"),
-            Record(key=b"\0\3\0\1g", value=b"a group of KIP-848"),
+            Record(key=b"\0\x11\0\1g", value=b"a group of another kind"),
+            Record(key=b"\0\3\0\1k", value=b"a consumer group that cannot be read"),
             Record(key=b"\0\1\0", value=b"torn"),
             Record(key=key, value=write_offset_value(CommittedOffset(1))),
             Record(key=key, value=write_offset_value(CommittedOffset(2))),
@@ -216,7 +217,7 @@ def test_records_that_are_not_ours_are_passed_over(caplog: pytest.LogCaptureFixt
     )
     outcome = shard.loaded(0)
     assert not outcome.records
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
     assert list(shard.groups) == ["g"]
     assert shard.offsets.get("g", "t", 0) == CommittedOffset(2)
 

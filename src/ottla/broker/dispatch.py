@@ -70,6 +70,8 @@ ROUTES: Final[dict[int, Route]] = {
     ApiKey.DESCRIBE_TRANSACTIONS: Route(0, 0, "describe_transactions"),
     ApiKey.LIST_TRANSACTIONS: Route(0, 2, "list_transactions"),
     ApiKey.LIST_CONFIG_RESOURCES: Route(0, 1, "list_config_resources"),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: Route(0, 1, "consumer_group_heartbeat"),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: Route(0, 1, "consumer_group_describe"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Route(0, 0, "describe_topic_partitions"),
     ApiKey.SHARE_GROUP_HEARTBEAT: Route(1, 1, "share_group_heartbeat"),
     ApiKey.SHARE_GROUP_DESCRIBE: Route(1, 1, "share_group_describe"),

@@ -18,6 +18,7 @@ class Feature(NamedTuple):
 
 
 FEATURES: Final[tuple[Feature, ...]] = (
+    Feature("group.version", 0, 1, 1),  # KIP-848
     Feature("share.version", 0, 1, 1),  # KIP-932
     Feature("transaction.version", 0, 2, 2),  # KIP-890
 )

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING
 from ottla.broker.journal import LOAD_AT_ONCE_BYTES_MAX, Alarm, Answer, Stored, append, stored
 from ottla.cluster.decisions import NewTopic
 from ottla.cluster.image import Image, Topic
+from ottla.config import ServerConfig, Value
+from ottla.config import group_config as resource_config
+from ottla.coordinator.consumer.config import ConsumerConfig, Timeouts
 from ottla.coordinator.coordinator import GroupCoordinator
 from ottla.coordinator.group import GroupConfig
 from ottla.coordinator.keys import OFFSETS_TOPIC
@@ -55,7 +58,7 @@ class Groups:
         self._unload()
 
     def apply(self, image: Image, now_ms: int) -> None:
-        config = group_config(self._broker)
+        config = group_config(self._broker.config, image)
         if config != self.coordinator.config:
             self.coordinator.configure(config)
         self._see_topics(image, now_ms)
@@ -84,7 +87,7 @@ class Groups:
     def _new_coordinator(self, partition_count: int) -> GroupCoordinator:
         coordinator = GroupCoordinator(
             partition_count=partition_count,
-            config=group_config(self._broker),
+            config=group_config(self._broker.config, self._broker.image),
             uuid=lambda: str(uuid.uuid4()),
         )
         coordinator.see_topics(_view(self._topics))
@@ -200,8 +203,7 @@ class Groups:
         return self.coordinator.next_deadline_ms()
 
 
-def group_config(broker: Broker) -> GroupConfig:
-    config = broker.config
+def group_config(config: ServerConfig, image: Image) -> GroupConfig:
     return GroupConfig(
         min_session_timeout_ms=config.group_min_session_timeout_ms,
         max_session_timeout_ms=config.group_max_session_timeout_ms,
@@ -210,6 +212,37 @@ def group_config(broker: Broker) -> GroupConfig:
         offset_metadata_bytes_max=config.offset_metadata_max_bytes,
         offsets_retention_ms=config.offsets_retention_minutes * 60_000,
         offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+        consumer=consumer_config(config, image),
+    )
+
+
+def consumer_config(config: ServerConfig, image: Image) -> ConsumerConfig:
+    """Groups that have configs of their own are few; the others share what the broker has."""
+    overrides = {
+        group_id: _timeouts(resource_config(config, overrides.values))
+        for group_id, overrides in image.group_configs.items()
+        if overrides.values
+    }
+    return ConsumerConfig(
+        timeouts=_timeouts(resource_config(config, {})),
+        overrides=overrides,
+        max_size=config.group_consumer_max_size,
+        assignors=config.group_consumer_assignors,
+        migration_policy=config.group_consumer_migration_policy,
+        enabled="consumer" in config.group_coordinator_rebalance_protocols,
+    )
+
+
+def _timeouts(configs: Mapping[str, Value]) -> Timeouts:
+    def number(name: str) -> int:
+        value = configs[name]
+        assert isinstance(value, int)
+        return value
+
+    return Timeouts(
+        session_timeout_ms=number("consumer.session.timeout.ms"),
+        heartbeat_interval_ms=number("consumer.heartbeat.interval.ms"),
+        assignment_interval_ms=number("consumer.assignment.interval.ms"),
     )
 
 

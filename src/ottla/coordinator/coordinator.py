@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ottla.coordinator.consumer.describing import described as described_consumer
+from ottla.coordinator.consumer.describing import described_error
+from ottla.coordinator.consumer.group import ConsumerGroup
 from ottla.coordinator.describing import described, described_unknown, listed
 from ottla.coordinator.group import Group, GroupConfig
 from ottla.coordinator.keys import is_recordable, partition_for
@@ -22,6 +25,15 @@ from ottla.coordinator.replies import (
 )
 from ottla.coordinator.shard import GroupShard
 from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from ottla.wire.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from ottla.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from ottla.wire.messages.describe_groups import (
     DescribedGroup,
@@ -171,6 +183,31 @@ class GroupCoordinator:
             return _answered(token, LeaveGroupResponse(error_code=error.code))
         return shard.leave_group(request, version=version, token=token, now_ms=now_ms)
 
+    def consumer_group_heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        *,
+        version: int,
+        client_id: str,
+        client_host: str,
+        token: Token,
+        now_ms: int,
+    ) -> Outcome:
+        try:
+            if not self.config.consumer.enabled:
+                raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+            shard = self._shard(request.group_id)
+        except KafkaError as error:
+            return _answered(token, ConsumerGroupHeartbeatResponse(error_code=error.code))
+        return shard.consumer_group_heartbeat(
+            request,
+            version=version,
+            client_id=client_id,
+            client_host=client_host,
+            token=token,
+            now_ms=now_ms,
+        )
+
     # -- offsets: for them, as in Kafka, even the empty group id names a group
 
     def offset_commit(
@@ -252,6 +289,23 @@ class GroupCoordinator:
             why = f"Group {group_id} is not a classic group."
             return described_unknown(group_id, version, why)
         return described(group)
+
+    def consumer_group_describe(
+        self, request: ConsumerGroupDescribeRequest
+    ) -> ConsumerGroupDescribeResponse:
+        groups = [self._describe_consumer(group_id) for group_id in request.group_ids]
+        return ConsumerGroupDescribeResponse(groups=groups)
+
+    def _describe_consumer(self, group_id: str) -> DescribedConsumerGroup:
+        try:
+            group = self._member_shard(group_id).groups.get(group_id)
+        except KafkaError as error:
+            return described_error(group_id, error.code, None)
+        if isinstance(group, ConsumerGroup):
+            return described_consumer(group, self.topics, self.config.consumer.assignors[0])
+        why = "not found" if group is None else "is not a consumer group"
+        code = ErrorCode.GROUP_ID_NOT_FOUND
+        return described_error(group_id, code, f"Group {group_id} {why}.")
 
     def delete_groups(
         self, group_ids: list[str], *, tokens: Callable[[], Token], now_ms: int

@@ -11,10 +11,11 @@ whose partition has moved to another broker. This file knows no requests, replie
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from ottla.coordinator.consumer.config import ConsumerConfig
 from ottla.coordinator.keys import GroupMetadata, write_group_key, write_group_value
 from ottla.coordinator.kinds import Commit, Kind
 from ottla.coordinator.member import Member, Protocols
@@ -59,6 +60,7 @@ class GroupConfig:
     offset_metadata_bytes_max: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     offsets_retention_check_interval_ms: int = 600_000
+    consumer: ConsumerConfig = field(default_factory=ConsumerConfig)
 
 
 class Group:

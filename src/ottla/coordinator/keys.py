@@ -4,10 +4,11 @@ A key opens with its type as int16 (Kafka calls it the key's version):
 
     0, 1  group string, topic string, partition int32          an offset commit (0 is before 0.8.2)
     2     group string                                         a classic group's metadata
+    3...  see consumer/records.py                              consumer groups
 
 A value opens with its version as int16. A null value is a tombstone. Other key types belong to
-protocols that this broker does not speak yet; they are skipped when a partition is loaded, as
-Kafka does (KIP-915).
+protocols that this broker does not speak; they are skipped when a partition is loaded, as Kafka
+does (KIP-915).
 
     offset commit    v0  offset int64, metadata string, commit timestamp int64
                      v1  ... and expire timestamp int64
@@ -32,8 +33,10 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
+from ottla.coordinator.consumer.records import KEY_TYPES as CONSUMER_KEY_TYPES
+from ottla.coordinator.consumer.records import ConsumerKey, read_consumer_key
 from ottla.errors import ErrorCode, KafkaError
-from ottla.wire.primitives import ZERO_UUID
+from ottla.wire.primitives import READ_ERRORS, ZERO_UUID, MalformedError
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 STRING_SIZE_MAX: Final = 0x7FFF  # a string's length is an int16, in flexible versions too
@@ -133,7 +136,7 @@ def write_group_key(group_id: str) -> bytes:
     return _INT16.pack(_KEY_GROUP) + _string(group_id)
 
 
-def read_key(data: bytes) -> OffsetKey | GroupKey | None:
+def read_key(data: bytes) -> OffsetKey | GroupKey | ConsumerKey | None:
     """What a record is about; None for a type of key that is not ours to read."""
     reader = _Reader(data)
     kind = reader.int16()
@@ -141,6 +144,11 @@ def read_key(data: bytes) -> OffsetKey | GroupKey | None:
         return OffsetKey(reader.string(), reader.string(), reader.int32())
     if kind == _KEY_GROUP:
         return GroupKey(reader.string())
+    if kind in CONSUMER_KEY_TYPES:
+        try:
+            return read_consumer_key(data)
+        except (MalformedError, *READ_ERRORS) as error:
+            raise _malformed("a key that cannot be read") from error
     return None
 
 

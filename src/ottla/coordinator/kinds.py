@@ -22,6 +22,26 @@ CONSUMER: Final = "consumer"
 SHARE: Final = "share"
 
 
+class TopicView(NamedTuple):
+    """As much of a topic as assigning its partitions takes."""
+
+    id: bytes
+    partition_count: int
+
+
+class Topics:
+    """The topics of the cluster at one moment. Immutable: another image has other `Topics`."""
+
+    __slots__ = ("by_name", "names")
+
+    def __init__(self, by_name: Mapping[str, TopicView] | None = None) -> None:
+        self.by_name: Mapping[str, TopicView] = by_name or {}
+        self.names: Mapping[bytes, str] = {view.id: name for name, view in self.by_name.items()}
+
+
+NO_TOPICS: Final = Topics()
+
+
 class Commit(NamedTuple):
     """Who commits offsets, as which member; `epoch` is a generation or a member's epoch.
 
@@ -34,6 +54,7 @@ class Commit(NamedTuple):
     version: int
     transactional: bool
     partitions: Callable[[], Iterable[tuple[str, int]]]
+    topics: Topics = NO_TOPICS
 
 
 class ModernGroup(Protocol):
@@ -85,23 +106,3 @@ class ModernGroup(Protocol):
 
 
 AnyGroup: TypeAlias = "Group | ModernGroup"
-
-
-class TopicView(NamedTuple):
-    """As much of a topic as assigning its partitions takes."""
-
-    id: bytes
-    partition_count: int
-
-
-class Topics:
-    """The topics of the cluster at one moment. Immutable: another image has other `Topics`."""
-
-    __slots__ = ("by_name", "names")
-
-    def __init__(self, by_name: Mapping[str, TopicView] | None = None) -> None:
-        self.by_name: Mapping[str, TopicView] = by_name or {}
-        self.names: Mapping[bytes, str] = {view.id: name for name, view in self.by_name.items()}
-
-
-NO_TOPICS: Final = Topics()

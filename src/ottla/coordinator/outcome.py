@@ -17,7 +17,7 @@ from ottla.wire.primitives import Message
 if TYPE_CHECKING:
     from ottla.coordinator.deadlines import Deadlines
     from ottla.coordinator.group import GroupConfig
-    from ottla.coordinator.kinds import Topics
+    from ottla.coordinator.kinds import AnyGroup, Topics
 
 # Whatever the broker wants back with the answer to a request; anything but None.
 Token = object
@@ -47,7 +47,7 @@ class Outcome:
 class Turn:
     """One event being handled: when it happens, what may be scheduled, and what comes of it."""
 
-    __slots__ = ("config", "deadlines", "now_ms", "outcome", "topics")
+    __slots__ = ("config", "deadlines", "groups", "now_ms", "outcome", "topics")
 
     def __init__(
         self,
@@ -57,12 +57,14 @@ class Turn:
         deadlines: Deadlines,
         config: GroupConfig,
         topics: Topics,
+        groups: dict[str, AnyGroup],
     ) -> None:
         self.now_ms = now_ms
         self.outcome = outcome
         self.deadlines = deadlines
         self.config = config
         self.topics = topics
+        self.groups = groups  # of the shard, where one may take the place of another
 
     def reply(self, token: Token, message: Message) -> None:
         self.outcome.replies.append((token, message))
@@ -73,6 +75,28 @@ class Turn:
     def undo(self, undo: Undo) -> None:
         """How to take back what this event changed; called in reverse order."""
         self.outcome.undo.append(undo)
+
+    def put_group(self, group: AnyGroup) -> None:
+        """A group that is new, in the place of one that has just been deleted if need be."""
+        group_id = group.group_id
+        before = self.groups.get(group_id)
+        self.groups[group_id] = group
+
+        def take_back(undo: Turn, code: ErrorCode) -> None:
+            if before is None:
+                del undo.groups[group_id]
+            else:
+                undo.groups[group_id] = before
+
+        self.undo(take_back)
+
+    def take_back(self, code: ErrorCode) -> None:
+        """The event comes to nothing: undo what it has done so far. Replies stay."""
+        undo, self.outcome.undo = self.outcome.undo, []
+        for each in reversed(undo):
+            each(self, code)
+        self.outcome.records.clear()
+        self.outcome.undo.clear()
 
 
 Undo = Callable[[Turn, ErrorCode], None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.coordinator.group import Group
 from ottla.errors import ErrorCode
 from ottla.wire.messages.alter_share_group_offsets import AlterShareGroupOffsetsResponse
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from ottla.wire.messages.delete_share_group_offsets import DeleteShareGroupOffsetsResponse
 from ottla.wire.messages.heartbeat import HeartbeatResponse
@@ -122,6 +123,8 @@ def refused(message: Message, code: ErrorCode) -> Message:
             return SyncGroupResponse(error_code=code)
         case HeartbeatResponse():
             return HeartbeatResponse(error_code=code)
+        case ConsumerGroupHeartbeatResponse():
+            return ConsumerGroupHeartbeatResponse(error_code=code)
         case LeaveGroupResponse():
             return LeaveGroupResponse(error_code=code)
         case OffsetDeleteResponse():

@@ -14,6 +14,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from ottla.coordinator.commits import commit_of, txn_commit_of
+from ottla.coordinator.consumer import classic_members, fencing
+from ottla.coordinator.consumer.entry import classic_join, consumer_heartbeat
+from ottla.coordinator.consumer.group import ConsumerGroup
+from ottla.coordinator.consumer.loading import Stored
+from ottla.coordinator.consumer.records import ConsumerKey
 from ottla.coordinator.deadlines import Deadlines, Key
 from ottla.coordinator.group import Group, GroupConfig, State
 from ottla.coordinator.joining import Joining, join
@@ -26,7 +32,7 @@ from ottla.coordinator.keys import (
     read_key,
     read_offset_value,
 )
-from ottla.coordinator.kinds import NO_TOPICS, SHARE, AnyGroup, Commit, Topics
+from ottla.coordinator.kinds import NO_TOPICS, SHARE, AnyGroup, Topics
 from ottla.coordinator.loading import NO_PRODUCER_ID, Loading
 from ottla.coordinator.membership import heartbeat, leave, leaving, left, sync
 from ottla.coordinator.offsets import Offsets
@@ -50,6 +56,7 @@ from ottla.coordinator.replies import commit_error, join_error, refused, txn_com
 from ottla.coordinator.share.requests import forget_shared_topic, restore_share_group
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.record import Record
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupRequest
@@ -105,10 +112,12 @@ class GroupShard:
 
     def loaded(self, now_ms: int) -> Outcome:
         """That was all of it: what stands holds, and everybody's session begins anew."""
+        stored = Stored()
         for key, value in self._loading.latest.items():
             if value is not None:
                 with self._skipping():
-                    self._restore(key, value, now_ms)
+                    self._restore(key, value, stored, now_ms)
+        self.groups.update(stored.groups())
         for key, producer_id, value in self._loading.open():
             with self._skipping():
                 self._restore_pending(key, value, producer_id, now_ms)
@@ -125,7 +134,7 @@ class GroupShard:
         self._deadlines.set(_RETENTION, now_ms + self.config.offsets_retention_check_interval_ms)
         return turn.outcome
 
-    def _restore(self, key: bytes, value: bytes, now_ms: int) -> None:
+    def _restore(self, key: bytes, value: bytes, stored: Stored, now_ms: int) -> None:
         if restore_share_group(self.groups, key, value):
             return
         match read_key(key):
@@ -135,6 +144,8 @@ class GroupShard:
                     self.groups[group_id] = Group(group_id, now_ms)
             case GroupKey(group_id):
                 self.groups[group_id] = Group.loaded(group_id, read_group_value(value))
+            case ConsumerKey() as consumer_key:
+                stored.put(consumer_key, value)
 
     def _restore_pending(
         self, key: bytes, value: bytes | None, producer_id: int, now_ms: int
@@ -182,7 +193,9 @@ class GroupShard:
                 break  # with a batch of its own; what else is due comes with the next call
             if group is None:
                 continue
-            if not isinstance(group, Group):
+            if isinstance(group, ConsumerGroup):
+                fencing.expire(group, kind, member_id, turn)
+            elif not isinstance(group, Group):
                 group.expire(kind, member_id, turn)
             elif kind == SESSION:
                 expire_session(group, member_id, turn)
@@ -227,7 +240,7 @@ class GroupShard:
     ) -> Outcome:
         """Answered when the group is complete, at the latest when its rebalance timeout is over."""
         turn = self._turn(now_ms)
-        group = self._classic(request.group_id)
+        group = self.groups.get(request.group_id)
         joining = Joining(
             request,
             version=version,
@@ -237,19 +250,25 @@ class GroupShard:
             uuid="" if request.member_id else self._uuid(),
         )
         code = self._check_join(request, group, joining)
-        if group is None and request.group_id in self.groups:
-            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if code is not ErrorCode.NONE:
             turn.reply(token, join_error(request.member_id, code))
             return turn.outcome
-        if group is None:
-            group = self._create_group(request.group_id, turn)
-            turn.record(*group.new_record())
-        join(group, joining, turn)
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
+            response = classic_join(group, joining, turn)
+            if response is not None:
+                turn.reply(token, response)
+                return turn.outcome
+        classic = self._classic(request.group_id)
+        if classic is None:
+            if group is not None:  # an empty consumer group gives way
+                self._delete_group(group, turn)
+            classic = self._create_group(request.group_id, turn)
+            turn.record(*classic.new_record())
+        join(classic, joining, turn)
         return turn.outcome
 
     def _check_join(
-        self, request: JoinGroupRequest, group: Group | None, joining: Joining
+        self, request: JoinGroupRequest, group: AnyGroup | None, joining: Joining
     ) -> ErrorCode:
         timeout_ms = request.session_timeout
         config = self.config
@@ -259,6 +278,11 @@ class GroupShard:
         texts += [name for name, _ in joining.protocols]
         if not all(map(is_recordable, texts)):
             return ErrorCode.INVALID_REQUEST
+        if isinstance(group, ConsumerGroup):
+            if group.is_empty:
+                group = None
+        elif group is not None and not isinstance(group, Group):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if group is None:
             if request.member_id:
                 return ErrorCode.UNKNOWN_MEMBER_ID
@@ -271,21 +295,37 @@ class GroupShard:
     ) -> Outcome:
         """Answered when the leader's SyncGroup has come and is stored."""
         turn = self._turn(now_ms)
-        group = self._classic(request.group_id)
+        group = self.groups.get(request.group_id)
         if version >= _PROTOCOL_FROM and None in (request.protocol_type, request.protocol_name):
             turn.reply(token, SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-        elif group is None:
-            turn.reply(token, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
-        else:
+        elif isinstance(group, Group):
             sync(group, request, token, turn)
+        else:
+            turn.reply(token, self._sync_consumer(group, request, turn))
         return turn.outcome
+
+    def _sync_consumer(
+        self, group: AnyGroup | None, request: SyncGroupRequest, turn: Turn
+    ) -> SyncGroupResponse:
+        code = ErrorCode.UNKNOWN_MEMBER_ID
+        if isinstance(group, ConsumerGroup):
+            try:
+                return classic_members.sync(group, request, turn)
+            except KafkaError as error:
+                code = error.code
+        return SyncGroupResponse(error_code=code)
 
     def heartbeat(self, request: HeartbeatRequest, *, token: Token, now_ms: int) -> Outcome:
         turn = self._turn(now_ms)
-        group = self._classic(request.group_id)
+        group = self.groups.get(request.group_id)
         code = ErrorCode.UNKNOWN_MEMBER_ID
-        if group is not None:
+        if isinstance(group, Group):
             code = heartbeat(group, request, turn)
+        elif isinstance(group, ConsumerGroup):
+            try:
+                code = classic_members.heartbeat(group, request, turn)
+            except KafkaError as error:
+                code = error.code
         turn.reply(token, HeartbeatResponse(error_code=code))
         return turn.outcome
 
@@ -293,13 +333,38 @@ class GroupShard:
         self, request: LeaveGroupRequest, *, version: int, token: Token, now_ms: int
     ) -> Outcome:
         turn = self._turn(now_ms)
-        group = self._classic(request.group_id)
-        if group is None:
+        group = self.groups.get(request.group_id)
+        if isinstance(group, Group):
+            turn.reply(token, leave(group, request, version, turn))
+        elif isinstance(group, ConsumerGroup):
+            turn.reply(token, classic_members.leave(group, request, version, turn))
+        else:
             identities = leaving(request, version)
             codes = [ErrorCode.UNKNOWN_MEMBER_ID] * len(identities)
             turn.reply(token, left(identities, codes, version))
-        else:
-            turn.reply(token, leave(group, request, version, turn))
+        return turn.outcome
+
+    def consumer_group_heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        *,
+        version: int,
+        client_id: str,
+        client_host: str,
+        token: Token,
+        now_ms: int,
+    ) -> Outcome:
+        """KIP-848: joining, going on and leaving are all one request."""
+        turn = self._turn(now_ms)
+        response = consumer_heartbeat(
+            request,
+            version=version,
+            member_id=request.member_id or self._uuid(),
+            client_id=client_id,
+            client_host=client_host,
+            turn=turn,
+        )
+        turn.reply(token, response)
         return turn.outcome
 
     # -- offsets
@@ -312,7 +377,7 @@ class GroupShard:
         group = self.groups.get(request.group_id)
         code = ErrorCode.NONE
         if group is not None:
-            code = group.check_commit(_commit(request, version))
+            code = group.check_commit(commit_of(request, version, self.topics))
         elif request.generation_id_or_member_epoch < 0:
             group = self._create_group(request.group_id, turn)  # one that only commits
         elif version >= _GROUP_ID_NOT_FOUND_FROM:
@@ -335,7 +400,7 @@ class GroupShard:
         group = self.groups.get(request.group_id)
         code = ErrorCode.NONE
         if group is not None:
-            code = group.check_commit(_txn_commit(request, version))
+            code = group.check_commit(txn_commit_of(request, version, self.topics))
             if code is ErrorCode.STALE_MEMBER_EPOCH:  # which no version of this API knows
                 code = ErrorCode.ILLEGAL_GENERATION
         elif request.generation_id < 0:
@@ -466,34 +531,5 @@ class GroupShard:
             deadlines=self._deadlines,
             config=self.config,
             topics=self.topics,
+            groups=self.groups,
         )
-
-
-def _commit(request: OffsetCommitRequest, version: int) -> Commit:
-    return Commit(
-        request.member_id,
-        request.group_instance_id,
-        request.generation_id_or_member_epoch,
-        version,
-        transactional=False,
-        partitions=lambda: (
-            (topic.name, partition.partition_index)
-            for topic in request.topics
-            for partition in topic.partitions
-        ),
-    )
-
-
-def _txn_commit(request: TxnOffsetCommitRequest, version: int) -> Commit:
-    return Commit(
-        request.member_id,
-        request.group_instance_id,
-        request.generation_id,
-        version,
-        transactional=True,
-        partitions=lambda: (
-            (topic.name, partition.partition_index)
-            for topic in request.topics
-            for partition in topic.partitions
-        ),
-    )

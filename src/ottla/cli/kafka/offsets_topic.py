@@ -43,9 +43,10 @@ def group_json(key: bytes | None, value: bytes | None, *, open_members: bool = F
 
 def _key(data: bytes | None) -> OffsetKey | GroupKey | None:
     try:
-        return None if data is None else read_key(data)
+        found = None if data is None else read_key(data)
     except KafkaError:
         return None
+    return found if isinstance(found, OffsetKey | GroupKey) else None
 
 
 def _commit_value(data: bytes | None) -> Any:

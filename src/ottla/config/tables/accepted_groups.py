@@ -23,24 +23,11 @@ SOME = list_of(empty=False)
 BUFFER = at_least(512 * KIB)
 
 COORDINATOR: list[Row] = [
-    ("group.coordinator.rebalance.protocols", LIST, ("classic",), SOME),
     ("group.coordinator.append.linger.ms", INT, -1, at_least(-1)),
     ("group.coordinator.cached.buffer.max.bytes", INT, MIB + 12, BUFFER, WIDE),
 ]
 
 CONSUMER: list[Row] = [
-    ("group.consumer.session.timeout.ms", INT, 45000, ONE),
-    ("group.consumer.min.session.timeout.ms", INT, 45000, ONE),
-    ("group.consumer.max.session.timeout.ms", INT, 60000, ONE),
-    ("group.consumer.heartbeat.interval.ms", INT, 5000, ONE),
-    ("group.consumer.min.heartbeat.interval.ms", INT, 5000, ONE),
-    ("group.consumer.max.heartbeat.interval.ms", INT, 15000, ONE),
-    ("group.consumer.max.size", INT, INT_MAX, ONE),
-    ("group.consumer.assignors", LIST, ("uniform", "range"), SOME),
-    ("group.consumer.migration.policy", STRING, "bidirectional", None),
-    ("group.consumer.assignment.interval.ms", INT, 1000, ZERO, WIDE),
-    ("group.consumer.min.assignment.interval.ms", INT, 0, ZERO),
-    ("group.consumer.max.assignment.interval.ms", INT, 15000, ZERO),
     ("group.consumer.assignor.offload.enable", BOOLEAN, True, None, WIDE),
     ("group.consumer.regex.refresh.interval.ms", INT, 600000, ONE),
 ]

@@ -1,0 +1,24 @@
+"""ConsumerGroupDescribe (key 69), v0 to v1 (KIP-848).
+
+State, epochs and members of consumer groups: what they own, and what they are to own.
+
+v1  whether a member speaks the classic protocol
+"""
+
+from __future__ import annotations
+
+from ottla.broker.context import Context
+from ottla.broker.operations import ON_GROUP
+from ottla.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+
+
+def handle(ctx: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
+    response = ctx.broker.groups.coordinator.consumer_group_describe(request)
+    if request.include_authorized_operations:
+        for group in response.groups:
+            if not group.error_code:
+                group.authorized_operations = ON_GROUP
+    return response

@@ -1,0 +1,63 @@
+"""Consumer groups as ConsumerGroupDescribe shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from ottla.coordinator.consumer.group import ConsumerGroup
+from ottla.coordinator.consumer.heartbeat import by_topic
+from ottla.coordinator.consumer.member import ConsumerMember, TopicPartition
+from ottla.coordinator.kinds import Topics
+from ottla.errors import ErrorCode
+from ottla.wire.messages.consumer_group_describe import (
+    Assignment,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+
+_CLASSIC_TYPE: Final = 0
+_CONSUMER_TYPE: Final = 1
+
+
+def described(group: ConsumerGroup, topics: Topics, default_assignor: str) -> DescribedGroup:
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=group.preferred_assignor or default_assignor,
+        members=[_described_member(group, member, topics) for member in group.members.values()],
+    )
+
+
+def described_error(group_id: str, code: ErrorCode, message: str | None) -> DescribedGroup:
+    return DescribedGroup(error_code=code, error_message=message, group_id=group_id)
+
+
+def _described_member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Member:
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.regex or None,
+        assignment=_assignment([*member.assigned, *member.revoking], topics),
+        target_assignment=_assignment(group.target_of(member.member_id), topics),
+        member_type=_CONSUMER_TYPE if member.classic is None else _CLASSIC_TYPE,
+    )
+
+
+def _assignment(partitions: Iterable[TopicPartition], topics: Topics) -> Assignment:
+    """Topics that are gone have no name to be shown by."""
+    return Assignment(
+        [
+            TopicPartitions(topic_id, topics.names[topic_id], indexes)
+            for topic_id, indexes in by_topic(partitions)
+            if topic_id in topics.names
+        ]
+    )

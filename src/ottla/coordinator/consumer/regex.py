@@ -1,0 +1,370 @@
+"""Regular expressions of subscriptions, matched in time linear in the name (KIP-848).
+
+Kafka takes RE2's syntax, which has no backreferences and no look-around, so that no expression of a
+client can hold a coordinator up. Python's `re` backtracks; hence this small machine, for the
+characters that topics' names are made of. Understood are literals, `.`, classes, groups, `|`, `*`,
+`+`, `?`, `{m,n}` (also lazy: what is matched is the same), `^`, `$`, `\\A`, `\\z`, `\\d`, `\\w`,
+`\\s` and their opposites, `\\Q...\\E`, `(?i)` and `(?:...)`. What RE2 has beyond that (`\\b`,
+`\\p`, named classes and groups) is refused with INVALID_REGULAR_EXPRESSION. An expression matches a
+whole name.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterable
+from typing import Final, NamedTuple, TypeAlias
+
+from ottla.errors import ErrorCode, KafkaError
+
+PATTERN_SIZE_MAX: Final = 4_096  # characters
+REPEAT_MAX: Final = 1_000  # RE2's own limit
+PROGRAM_SIZE_MAX: Final = 10_000  # steps
+DEPTH_MAX: Final = 100  # groups in groups
+STATES_CACHED_MAX: Final = 10_000
+
+ALPHABET: Final = frozenset(string.ascii_letters + string.digits + "._-")
+_WORD: Final = frozenset(string.ascii_letters + string.digits + "_")
+_DIGIT: Final = frozenset(string.digits)
+_NONE: Final[frozenset[str]] = frozenset()
+_CLASSES: Final = {
+    "d": _DIGIT,
+    "D": ALPHABET - _DIGIT,
+    "w": _WORD & ALPHABET,
+    "W": ALPHABET - _WORD,
+    "s": _NONE,
+    "S": ALPHABET,
+}
+_CONTROLS: Final = "aftnrv"  # escapes of characters that no name has
+
+
+class _One(NamedTuple):
+    """One character of these."""
+
+    characters: frozenset[str]
+
+
+class _Several(NamedTuple):
+    parts: tuple[Node, ...]
+
+
+class _Either(NamedTuple):
+    choices: tuple[Node, ...]
+
+
+class _Repeat(NamedTuple):
+    part: Node
+    least: int
+    most: int | None
+
+
+class _Anchor(NamedTuple):
+    at_end: bool
+
+
+Node: TypeAlias = "_One | _Several | _Either | _Repeat | _Anchor"
+
+_EMPTY: Final = _Several(())
+
+
+class Pattern:
+    """KafkaError INVALID_REGULAR_EXPRESSION if it is none."""
+
+    __slots__ = ("_program", "_steps", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        try:
+            self._program = _Program(_Parser(text).parse())
+        except _SyntaxError as error:
+            raise KafkaError(
+                ErrorCode.INVALID_REGULAR_EXPRESSION,
+                f"SubscribedTopicRegex `{text[:200]}` is not a valid regular expression: {error}.",
+            ) from error
+        self._steps: dict[tuple[frozenset[int], str], frozenset[int]] = {}
+
+    def matches(self, name: str) -> bool:
+        program = self._program
+        here = program.follow([0], at_start=True, at_end=not name)
+        for place, character in enumerate(name, 1):
+            last = place == len(name)
+            step = here, character + "$" * last
+            there = self._steps.get(step)
+            if there is None:
+                there = program.follow(program.after(here, character), at_end=last)
+                if len(self._steps) < STATES_CACHED_MAX:
+                    self._steps[step] = there
+            if not there:
+                return False
+            here = there
+        return program.end in here
+
+
+class _SyntaxError(Exception):
+    pass
+
+
+class _Program:
+    """Steps with an edge on characters (`takes`), or with free edges (`goes`)."""
+
+    __slots__ = ("anchors", "end", "goes", "takes")
+
+    def __init__(self, node: Node) -> None:
+        self.takes: list[frozenset[str]] = [_NONE]
+        self.goes: list[list[int]] = [[]]
+        self.anchors: dict[int, bool] = {}  # a step that is free only there: at the end?
+        self.end = self._add(node, 0)
+
+    def _step(self) -> int:
+        if len(self.goes) >= PROGRAM_SIZE_MAX:
+            raise _SyntaxError("it is too large")
+        self.takes.append(_NONE)
+        self.goes.append([])
+        return len(self.goes) - 1
+
+    def _add(self, node: Node, start: int) -> int:
+        """The steps of a node, from this step on; the one where it is done."""
+        match node:
+            case _One(characters):
+                step = self._step()  # a step of its own, for `start` may have other edges
+                self.goes[start].append(step)
+                self.takes[step] = characters
+                return self._step()  # always the next one: see `after`
+            case _Several(parts):
+                for part in parts:
+                    start = self._add(part, start)
+                return start
+            case _Either(choices):
+                end = self._step()
+                for choice in choices:
+                    first = self._step()
+                    self.goes[start].append(first)
+                    self.goes[self._add(choice, first)].append(end)
+                return end
+            case _Anchor(at_end):
+                step = self._step()
+                self.goes[start].append(step)
+                self.anchors[step] = at_end
+                end = self._step()
+                self.goes[step].append(end)
+                return end
+            case _Repeat(part, least, most):
+                return self._add_repeat(part, least, most, start)
+
+    def _add_repeat(self, part: Node, least: int, most: int | None, start: int) -> int:
+        for _ in range(least):
+            start = self._add(part, start)
+        if most is None:
+            loop = self._step()
+            self.goes[start].append(loop)
+            self.goes[self._add(part, loop)].append(loop)
+            end = self._step()
+            self.goes[loop].append(end)
+            return end
+        ends = [start]
+        for _ in range(most - least):
+            first = self._step()
+            self.goes[start].append(first)
+            start = self._add(part, first)
+            ends.append(start)
+        end = self._step()
+        for each in ends:
+            self.goes[each].append(end)
+        return end
+
+    def after(self, steps: Iterable[int], character: str) -> list[int]:
+        return [step + 1 for step in steps if character in self.takes[step]]
+
+    def follow(
+        self, steps: Iterable[int], *, at_start: bool = False, at_end: bool = False
+    ) -> frozenset[int]:
+        """All steps that can be reached from these without a character."""
+        found = set(steps)
+        waiting = list(found)
+        while waiting:
+            step = waiting.pop()
+            anchor = self.anchors.get(step)
+            if anchor is not None and not (at_end if anchor else at_start):
+                continue
+            for there in self.goes[step]:
+                if there not in found:
+                    found.add(there)
+                    waiting.append(there)
+        return frozenset(found)
+
+
+class _Parser:
+    """Recursive descent, one method for each level of precedence."""
+
+    def __init__(self, text: str) -> None:
+        if len(text) > PATTERN_SIZE_MAX:
+            raise _SyntaxError(f"it has more than {PATTERN_SIZE_MAX} characters")
+        self.text = text
+        self.position = 0
+        self.depth = 0
+        self.any_case = False
+
+    def parse(self) -> Node:
+        node = self._either()
+        if self.position < len(self.text):
+            raise _SyntaxError("unexpected )")
+        return node
+
+    def _peek(self) -> str:
+        return self.text[self.position : self.position + 1]
+
+    def _take(self) -> str:
+        character = self._peek()
+        if not character:
+            raise _SyntaxError("it ends too early")
+        self.position += 1
+        return character
+
+    def _takes(self, text: str) -> bool:
+        if not self.text.startswith(text, self.position):
+            return False
+        self.position += len(text)
+        return True
+
+    def _either(self) -> Node:
+        choices = [self._several()]
+        while self._takes("|"):
+            choices.append(self._several())
+        return choices[0] if len(choices) == 1 else _Either(tuple(choices))
+
+    def _several(self) -> Node:
+        parts: list[Node] = []
+        while self._peek() and self._peek() not in "|)":
+            parts.append(self._repeated())
+        return _Several(tuple(parts))
+
+    def _repeated(self) -> Node:
+        node = self._atom()
+        repeated = False
+        while (bounds := self._bounds()) is not None:
+            if repeated:
+                raise _SyntaxError("invalid nested repetition operator")
+            if isinstance(node, _Anchor):
+                raise _SyntaxError("missing argument to repetition operator")
+            repeated = True
+            node = _Repeat(node, *bounds)
+            self._takes("?")  # lazy
+        return node
+
+    def _bounds(self) -> tuple[int, int | None] | None:
+        if self._takes("*"):
+            return 0, None
+        if self._takes("+"):
+            return 1, None
+        if self._takes("?"):
+            return 0, 1
+        start = self.position
+        if self._takes("{"):
+            end = self.text.find("}", start)
+            least, comma, most = self.text[start + 1 : max(end, 0)].partition(",")
+            if end >= 0 and least.isdecimal() and (not most or most.isdecimal()):
+                self.position = end + 1
+                return _checked(int(least), int(most) if most else None if comma else int(least))
+            self.position = start  # as in RE2, a brace that bounds nothing is a brace
+        return None
+
+    def _atom(self) -> Node:
+        character = self._take()
+        match character:
+            case ".":
+                return _One(ALPHABET)
+            case "^":
+                return _Anchor(at_end=False)
+            case "$":
+                return _Anchor(at_end=True)
+            case "(":
+                return self._group()
+            case "[":
+                return _One(self._class())
+            case "\\":
+                return self._escaped()
+            case "*" | "+" | "?":
+                raise _SyntaxError("missing argument to repetition operator")
+        return _One(self._cased(character))
+
+    def _group(self) -> Node:
+        self.depth += 1
+        if self.depth > DEPTH_MAX:
+            raise _SyntaxError(f"it has more than {DEPTH_MAX} groups in each other")
+        any_case = self.any_case
+        if self._takes("?"):
+            if self._takes("i)"):
+                self.any_case = True
+                self.depth -= 1
+                return _EMPTY
+            if self._takes("i:"):
+                self.any_case = True
+            elif not self._takes(":"):
+                raise _SyntaxError(f"invalid or unsupported group (?{self._peek()}")
+        node = self._either()
+        if not self._takes(")"):
+            raise _SyntaxError("missing )")
+        self.any_case = any_case
+        self.depth -= 1
+        return node
+
+    def _escaped(self) -> Node:
+        character = self._take()
+        if character == "A":
+            return _Anchor(at_end=False)
+        if character == "z":
+            return _Anchor(at_end=True)
+        if character == "Q":
+            end = self.text.find("\\E", self.position)
+            literal = self.text[self.position : end if end >= 0 else len(self.text)]
+            self.position += len(literal) + (2 if end >= 0 else 0)
+            return _Several(tuple(_One(self._cased(each)) for each in literal))
+        return _One(self._escape(character))
+
+    def _escape(self, character: str) -> frozenset[str]:
+        if character in _CLASSES:
+            return _CLASSES[character]
+        if character in _CONTROLS:
+            return _NONE
+        if character.isascii() and character.isalnum():
+            raise _SyntaxError(f"invalid or unsupported escape \\{character}")
+        return self._cased(character)
+
+    def _class(self) -> frozenset[str]:
+        negated = self._takes("^")
+        found: set[str] = set()
+        first = True
+        while first or self._peek() != "]":
+            first = False
+            if self._peek() == "[" and self.text[self.position + 1 : self.position + 2] == ":":
+                raise _SyntaxError("classes by name are not supported")
+            low = self._take()
+            if low == "\\":
+                low = self._take()
+                escaped = self._escape(low)
+                if low.isalnum():
+                    found |= escaped
+                    continue
+            high = low
+            if self._peek() == "-" and self.text[self.position + 1 : self.position + 2] != "]":
+                self._take()
+                high = self._take()
+                high = self._take() if high == "\\" else high
+                if high < low:
+                    raise _SyntaxError(f"invalid character class range {low}-{high}")
+            for each in ALPHABET:
+                if low <= each <= high:
+                    found |= self._cased(each)
+        self._take()
+        return ALPHABET - found if negated else frozenset(found)
+
+    def _cased(self, character: str) -> frozenset[str]:
+        if self.any_case:
+            return frozenset((character.lower(), character.upper())) & ALPHABET
+        return frozenset(character) & ALPHABET
+
+
+def _checked(least: int, most: int | None) -> tuple[int, int | None]:
+    if least > REPEAT_MAX or (most is not None and (most > REPEAT_MAX or most < least)):
+        raise _SyntaxError("invalid repeat count")
+    return least, most

@@ -1,0 +1,89 @@
+"""Expressions of subscriptions: as Python's `re` where both are sound, and never slow."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.coordinator.consumer.regex import Pattern
+from ottla.errors import ErrorCode, KafkaError
+
+NAMES = ["", "a", "b", "ab", "aab", "abc", "a.b", "A-b", "aaaa", "orders", "orders.eu", "x_9", "0"]
+
+ATOMS = st.sampled_from(
+    [*"ab.x0^$", "[ab]", "[^ab]", "[a-z]", r"\.", r"\d", r"\w", r"\W", "[-a]", r"[\w.]", r"\A"]
+)
+PATTERNS = st.recursive(
+    ATOMS,
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map("".join),
+        st.tuples(inner, inner).map("|".join),
+        inner.map("({})".format),
+        st.tuples(
+            inner.map("(?:{})".format),
+            st.sampled_from(["*", "+", "?", "{2}", "{1,}", "{0,2}", "*?"]),
+        ).map("".join),
+    ),
+    max_leaves=12,
+)
+
+
+@given(PATTERNS, st.one_of(st.sampled_from(NAMES), st.text("ab.x0-_", max_size=9)))
+def test_it_matches_what_python_matches(pattern: str, name: str) -> None:
+    # A `$` of Python also holds before a newline, which no name has.
+    assert Pattern(pattern).matches(name) == (re.fullmatch(pattern, name) is not None)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "expected"),
+    [
+        ("orders.*", "orders-eu", True),
+        ("orders.*", "my-orders", False),
+        (r"^orders\.(eu|us)$", "orders.us", True),
+        (r"\Qa.b\E", "a.b", True),
+        (r"\Qa.b\E", "axb", False),
+        ("(?i)ORDERS", "orders", True),
+        ("(?i:A)b", "aB", False),
+        ("[^-_]+", "a-b", False),
+        ("a{2,3}", "aaa", True),
+        ("a{2,3}", "aaaa", False),
+        ("a{,2}", "a", False),  # a brace that bounds nothing is a brace
+        ("", "", True),
+        ("a|", "a", True),
+        (r"[\]a]", "a", True),
+        ("[]a]", "a", True),
+        ("ä", "a", False),
+    ],
+)
+def test_syntax(pattern: str, name: str, expected: bool) -> None:
+    assert Pattern(pattern).matches(name) is expected
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *["(", ")", "a)", "[a", "*", "a**", "+a", r"\1", r"(a)\1", "(?=a)", "(?<!a)b", "[z-a]"],
+        *["a\\", "a{1001}", "a{3,2}", r"\b", r"\pL", "[[:alpha:]]", "(?P<n>a)", "(a{100}){200}"],
+        *["a" * 5000, "(" * 2000 + ")" * 2000, "^*"],
+    ],
+)
+def test_what_is_no_expression_is_refused(pattern: str) -> None:
+    with pytest.raises(KafkaError) as caught:
+        Pattern(pattern)
+    assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert "is not a valid regular expression" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(a+)+b", "(a|a)*b", "(a*)*(a*)*b", ".*.*.*.*.*x", "(a?){40}a{40}"]
+)
+def test_no_expression_is_slow(pattern: str) -> None:
+    """Each of these takes a backtracking matcher longer than the broker will run."""
+    began = time.process_time()
+    compiled = Pattern(pattern)
+    compiled.matches("a" * 249)
+    assert time.process_time() - began < 5
