@@ -298,7 +298,7 @@ class GroupCoordinator:
 
     def _describe_consumer(self, group_id: str) -> DescribedConsumerGroup:
         try:
-            group = self._member_shard(group_id).groups.get(group_id)
+            group = self.member_shard_of(group_id).groups.get(group_id)
         except KafkaError as error:
             return described_error(group_id, error.code, None)
         if isinstance(group, ConsumerGroup):
