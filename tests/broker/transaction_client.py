@@ -147,8 +147,8 @@ async def committed_offset(
 def through_bytes(message: Any, kind: Any, version: int) -> Any:
     writer = Writer()
     message.write(writer, version)
-    data = b"".join(bytes(part) for part in writer.finish())  # type: ignore[arg-type]
-    decoded, end = kind.read(data, 0, version)
+    data = bytearray().join(bytes(part) for part in writer.finish())  # type: ignore[arg-type]
+    decoded, end = kind.read(memoryview(data), 0, version)
     assert end == len(data)
     return decoded
 
