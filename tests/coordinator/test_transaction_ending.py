@@ -1,0 +1,87 @@
+"""The two tables of EndTxn, each cell of them; and who may end nothing at all."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.coordinator.transactions.ending import check_end
+from ottla.coordinator.transactions.transaction import EPOCH_MAX, State, Transaction
+from ottla.errors import ErrorCode
+
+PRODUCER_ID, EPOCH = 7, 5
+WORDS = {
+    "goes": None,
+    "NONE": ErrorCode.NONE,
+    "ITS": ErrorCode.INVALID_TXN_STATE,
+    "FENCED": ErrorCode.PRODUCER_FENCED,
+    "CONCURRENT": ErrorCode.CONCURRENT_TRANSACTIONS,
+}
+# commit, abort: EndTxn up to v4
+VERSION_1 = {
+    State.ONGOING: "goes goes",
+    State.PREPARE_COMMIT: "CONCURRENT ITS",
+    State.PREPARE_ABORT: "ITS CONCURRENT",
+    State.COMPLETE_COMMIT: "NONE ITS",
+    State.COMPLETE_ABORT: "ITS NONE",
+    State.EMPTY: "ITS ITS",
+}
+# commit with the epoch before, with that of now; abort likewise: EndTxn v5
+VERSION_2 = {
+    State.ONGOING: "FENCED goes FENCED goes",
+    State.PREPARE_COMMIT: "CONCURRENT FENCED ITS FENCED",
+    State.PREPARE_ABORT: "ITS FENCED CONCURRENT FENCED",
+    State.COMPLETE_COMMIT: "NONE ITS ITS goes",
+    State.COMPLETE_ABORT: "ITS ITS NONE goes",
+    State.EMPTY: "FENCED ITS FENCED goes",
+}
+
+
+def transaction(state: State, **more: int) -> Transaction:
+    return Transaction(PRODUCER_ID, EPOCH, 1000, state, previous_producer_id=PRODUCER_ID)._replace(
+        **more  # type: ignore[arg-type]
+    )
+
+
+def ended(
+    of: Transaction, commit: bool, version: int, *, epoch: int = EPOCH, producer_id: int = 7
+) -> ErrorCode | None:
+    return check_end(
+        of, producer_id=producer_id, epoch=epoch, commit=commit, client_version=version
+    )
+
+
+@pytest.mark.parametrize("state", VERSION_1)
+def test_version_1(state: State) -> None:
+    for commit, word in zip((True, False), VERSION_1[state].split(), strict=True):
+        assert ended(transaction(state), commit, 0) == WORDS[word]
+        for epoch in (EPOCH - 1, EPOCH + 1):
+            assert ended(transaction(state), commit, 0, epoch=epoch) is ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("state", VERSION_2)
+def test_version_2(state: State) -> None:
+    asked = [(True, EPOCH - 1), (True, EPOCH), (False, EPOCH - 1), (False, EPOCH)]
+    for (commit, epoch), word in zip(asked, VERSION_2[state].split(), strict=True):
+        assert ended(transaction(state), commit, 2, epoch=epoch) == WORDS[word]
+    for epoch in (EPOCH - 2, EPOCH + 1):
+        for commit in (True, False):
+            assert ended(transaction(state), commit, 2, epoch=epoch) is ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("state", VERSION_2)
+@pytest.mark.parametrize("version", [0, 2])
+def test_another_producer_ends_nothing(state: State, version: int) -> None:
+    code = ended(transaction(state), True, version, producer_id=8)
+    assert code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_a_producer_that_has_not_heard_of_its_new_id_asks_again() -> None:
+    moved = transaction(State.COMPLETE_COMMIT, epoch=0, previous_producer_id=6)
+    last = EPOCH_MAX - 1
+    assert ended(moved, True, 2, producer_id=6, epoch=last) is ErrorCode.NONE
+    assert ended(moved, False, 2, producer_id=6, epoch=last) is ErrorCode.INVALID_TXN_STATE
+    earlier = ended(moved, True, 2, producer_id=6, epoch=last - 1)
+    assert earlier is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    # Nor can it touch what was begun under the new id.
+    begun = moved._replace(state=State.ONGOING)
+    assert ended(begun, True, 2, producer_id=6, epoch=last) is ErrorCode.PRODUCER_FENCED
