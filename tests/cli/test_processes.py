@@ -23,6 +23,7 @@ TOOLS = {
     "kafka-topics": "topics",
     "kafka-console-producer": "console_producer",
     "kafka-console-consumer": "console_consumer",
+    "kafka-console-share-consumer": "console_share_consumer",
     "kafka-consumer-groups": "consumer_groups",
     "kafka-groups": "groups",
     "kafka-share-groups": "share_groups",

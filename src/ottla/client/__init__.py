@@ -1,4 +1,4 @@
-"""A small typed layer over confluent-kafka: Producer, Consumer, Admin.
+"""A small typed layer over confluent-kafka: Producer, Consumer, ShareConsumer, Admin.
 
     from ottla.client import Consumer, Producer
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ottla.client.producer import Producer, Sending
     from ottla.client.record import Delivered, Record, TopicPartition
     from ottla.client.serde import Serde
+    from ottla.client.share_consumer import ShareConsumer
     from ottla.errors import ErrorCode, KafkaError
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Record",
     "Sending",
     "Serde",
+    "ShareConsumer",
     "TopicPartition",
 ]
 
@@ -46,6 +48,7 @@ _HOMES = {
     "Record": "ottla.client.record",
     "Sending": "ottla.client.producer",
     "Serde": "ottla.client.serde",
+    "ShareConsumer": "ottla.client.share_consumer",
     "TopicPartition": "ottla.client.record",
 }
 

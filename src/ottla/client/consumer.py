@@ -23,25 +23,13 @@ import confluent_kafka
 
 from ottla.client.delivery import CONSUMER, Delivery, Setting, delivery_of
 from ottla.client.failures import failure_of
-from ottla.client.record import Headers, K, Record, TopicPartition, V
+from ottla.client.received import is_trouble, record_of
+from ottla.client.record import K, Record, TopicPartition, V
 from ottla.client.serde import BYTES, Serde, deserializer_of
 from ottla.client.settings import LOG_LEVEL, client_with, error_callback, translate
-from ottla.errors import ErrorCode
 
 POLL_S: Final = 0.2  # how soon Ctrl-C is heard
 BATCH_RECORDS_MAX: Final = 500
-CLOCK_NAMES: Final = ("CreateTime", "CreateTime", "LogAppendTime")
-
-# Nothing gets better by waiting after these; all other errors are librdkafka's to retry.
-FATAL: Final = frozenset(
-    {
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED,
-        ErrorCode.INVALID_TOPIC_EXCEPTION,
-        ErrorCode.INVALID_GROUP_ID,
-        ErrorCode.OFFSET_OUT_OF_RANGE,
-    }
-)
 
 log = logging.getLogger("ottla.client")
 
@@ -228,7 +216,7 @@ class Consumer(Generic[K, V]):
             messages = [first, *self.raw.consume(BATCH_RECORDS_MAX - 1, 0)]
         except confluent_kafka.KafkaException as error:
             raise failure_of(error) from None
-        records = [each for each in messages if not _is_trouble(each)]
+        records = [each for each in messages if not is_trouble(each)]
         if records and self.delivery is Delivery.AT_MOST_ONCE:
             self._commit_before(records)
         for each in records:
@@ -238,19 +226,7 @@ class Consumer(Generic[K, V]):
 
     def _hand_out(self) -> Record[K, V]:
         self._handed = message = self._pending.popleft()
-        key, value = message.key(), message.value()
-        kind, timestamp_ms = message.timestamp()
-        return Record(
-            message.topic() or "",
-            message.partition() or 0,
-            message.offset() or 0,
-            timestamp_ms,
-            None if key is None else self._key(key),
-            None if value is None else self._value(value),
-            _headers(message),
-            message.leader_epoch(),
-            CLOCK_NAMES[kind],
-        )
+        return record_of(message, self._key, self._value)
 
     # Offsets
 
@@ -407,24 +383,8 @@ def posix_pattern(pattern: str) -> str:
     return f"^({inner.replace('(?:', '(').replace(chr(92) + 'd', '[0-9]')})$"
 
 
-def _is_trouble(message: confluent_kafka.Message) -> bool:
-    error = message.error()
-    if error is None:
-        return False
-    failure = failure_of(error)
-    if error.fatal() or failure.code in FATAL:
-        raise failure
-    log.warning("%s", failure)
-    return True
-
-
 def _partition_of(message: confluent_kafka.Message) -> TopicPartition:
     return TopicPartition(message.topic() or "", message.partition() or 0)
-
-
-def _headers(message: confluent_kafka.Message) -> Headers:
-    found: Any = message.headers()  # the stub allows what is only sent: dicts and strings
-    return tuple(found) if found else ()
 
 
 def _ours(partitions: Iterable[confluent_kafka.TopicPartition]) -> list[TopicPartition]:

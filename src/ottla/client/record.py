@@ -40,6 +40,7 @@ class Record(Generic[K, V]):
     headers: Headers = ()
     leader_epoch: int | None = None
     timestamp_type: str = "CreateTime"
+    delivery_count: int | None = None  # of a share group: how often it was handed out
 
     @property
     def topic_partition(self) -> TopicPartition:

@@ -27,6 +27,7 @@ FORMATTER_HELP: Final = """How records are printed; may be given again. There ar
  print.timestamp=true|false
  print.key=true|false
  print.offset=true|false
+ print.delivery=true|false
  print.epoch=true|false
  print.partition=true|false
  print.headers=true|false

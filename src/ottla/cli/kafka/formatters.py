@@ -28,6 +28,7 @@ class DefaultFormatter:
         self._timestamp = _truth(properties, "print.timestamp")
         self._partition = _truth(properties, "print.partition")
         self._offset = _truth(properties, "print.offset")
+        self._delivery = _truth(properties, "print.delivery")
         self._epoch = _truth(properties, "print.epoch")
         self._headers = _truth(properties, "print.headers")
         self._key = _truth(properties, "print.key")
@@ -51,6 +52,9 @@ class DefaultFormatter:
             parts.append(b"Partition:%d" % record.partition)
         if self._offset:
             parts.append(b"Offset:%d" % record.offset)
+        if self._delivery:
+            count = record.delivery_count
+            parts.append(b"Delivery:NOT_PRESENT" if count is None else b"Delivery:%d" % count)
         if self._epoch:
             epoch = record.leader_epoch
             parts.append(b"Epoch:NOT_PRESENT" if epoch is None else b"Epoch:%d" % epoch)
