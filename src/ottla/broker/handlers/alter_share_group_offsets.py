@@ -1,7 +1,8 @@
 """AlterShareGroupOffsets (key 91), v0 (KIP-932).
 
-Sets where a share group begins to read, as long as it has no members. What was known of records
-in those partitions is forgotten; a leader that does not know of it yet is fenced.
+Sets where a share group begins to read, as long as it has no members; a group that nobody knows
+comes to be. What was known of records in those partitions is forgotten; a leader that does not
+know of it yet is fenced.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from collections.abc import Awaitable
 
 from ottla.broker.context import Context
 from ottla.broker.journal import Answer
-from ottla.coordinator.share.coordination import change, empty_share_group
+from ottla.coordinator.share.coordination import alterable_share_group, change
 from ottla.coordinator.share.group import ShareGroup
 from ottla.coordinator.share.keys import StatePartitions
-from ottla.coordinator.share.records import StateKey
+from ottla.coordinator.share.records import STATE_TOPIC, StateKey
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -27,9 +28,31 @@ from ottla.wire.messages.alter_share_group_offsets import (
 def handle(
     ctx: Context, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse | Awaitable[AlterShareGroupOffsetsResponse]:
+    if STATE_TOPIC not in ctx.broker.image.topics:
+        return _create_and_answer(ctx, request)
+    return _answer(ctx, request)
+
+
+async def _create_and_answer(
+    ctx: Context, request: AlterShareGroupOffsetsRequest
+) -> AlterShareGroupOffsetsResponse:
+    """The first that anybody wants of share groups: their states need a topic."""
+    try:
+        await ctx.broker.auto_create(STATE_TOPIC)
+    except KafkaError as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return AlterShareGroupOffsetsResponse(error_code=code, error_message=error.message)
+    result = _answer(ctx, request)
+    return result if isinstance(result, AlterShareGroupOffsetsResponse) else await result
+
+
+def _answer(
+    ctx: Context, request: AlterShareGroupOffsetsRequest
+) -> AlterShareGroupOffsetsResponse | Awaitable[AlterShareGroupOffsetsResponse]:
     groups = ctx.broker.groups
     try:
-        group = empty_share_group(groups.coordinator, request.group_id)
+        group = alterable_share_group(groups.coordinator, request.group_id)
     except KafkaError as error:
         return AlterShareGroupOffsetsResponse(
             error_code=error.code, error_message=error.message or None
@@ -38,6 +61,8 @@ def handle(
     made: dict[bytes, StatePartitions] = {}
     for topic in request.topics:
         response.responses.append(_alter(ctx, group, topic, made))
+    if not made:
+        return response
     answer = Answer[AlterShareGroupOffsetsResponse]()
     outcome = change(
         groups.coordinator,

@@ -37,6 +37,8 @@ def _group(
     try:
         group = share_group(ctx.broker.groups.coordinator, asked.group_id)
     except KafkaError as error:
+        if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
+            return _nothing(asked)
         return DescribeShareGroupOffsetsResponseGroup(
             asked.group_id, error_code=error.code, error_message=error.message or None
         )
@@ -46,6 +48,25 @@ def _group(
     else:
         wanted = {topic.topic_name: topic.partitions for topic in asked.topics}
     topics = [_topic(ctx, group, name, indexes) for name, indexes in wanted.items()]
+    return DescribeShareGroupOffsetsResponseGroup(asked.group_id, topics)
+
+
+def _nothing(
+    asked: DescribeShareGroupOffsetsRequestGroup,
+) -> DescribeShareGroupOffsetsResponseGroup:
+    """A group that nobody knows has begun with nothing; that is no error."""
+    topics = [
+        DescribeShareGroupOffsetsResponseTopic(
+            topic_name=topic.topic_name,
+            partitions=[
+                DescribeShareGroupOffsetsResponsePartition(
+                    partition_index=index, start_offset=UNKNOWN
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in asked.topics or ()
+    ]
     return DescribeShareGroupOffsetsResponseGroup(asked.group_id, topics)
 
 

@@ -70,6 +70,13 @@ def empty_share_group(coordinator: GroupCoordinator, group_id: str) -> ShareGrou
     return group
 
 
+def alterable_share_group(coordinator: GroupCoordinator, group_id: str) -> ShareGroup:
+    """One whose start can be set: an empty one, or a new one, which `change` makes known."""
+    if group_id not in coordinator.member_shard_of(group_id).groups:
+        return ShareGroup(group_id)
+    return empty_share_group(coordinator, group_id)
+
+
 def change(
     coordinator: GroupCoordinator,
     group: ShareGroup,
@@ -79,7 +86,10 @@ def change(
     now_ms: int,
 ) -> Outcome:
     """Something that an administrator wants of a group."""
-    turn = coordinator.member_shard_of(group.group_id).turn(now_ms)
+    shard = coordinator.member_shard_of(group.group_id)
+    turn = shard.turn(now_ms)
+    if group.group_id not in shard.groups:
+        requests.add(shard.groups, group, turn)
     do(turn)
     turn.reply(*answer)
     return turn.outcome

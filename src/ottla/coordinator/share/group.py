@@ -261,6 +261,9 @@ class ShareGroup:
     def initialize(self, more: Mapping[bytes, StatePartitions], turn: Turn) -> None:
         """States were made for these, by an administrator who set offsets."""
         self._keep(turn)
+        if self.epoch == 0:  # nobody has joined yet: the group comes to be by this
+            self._bump(turn)
+            self._assign(turn)
         self._add_initialized(more, turn)
 
     def forget(self, topic_ids: Iterable[bytes], turn: Turn) -> None:

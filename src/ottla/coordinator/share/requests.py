@@ -152,9 +152,14 @@ def _about(known: ShareMember | None, beat: Beat) -> StoredMember:
 
 def _new_group(groups: Groups, group_id: str, turn: Turn) -> ShareGroup:
     group = ShareGroup(group_id)
-    groups[group_id] = group
-    turn.undo(lambda undo, code: _drop(groups, group, undo, code))
+    add(groups, group, turn)
     return group
+
+
+def add(groups: Groups, group: ShareGroup, turn: Turn) -> None:
+    """Make a new group known; it is gone again if its first records can't be written."""
+    groups[group.group_id] = group
+    turn.undo(lambda undo, code: _drop(groups, group, undo, code))
 
 
 def _drop(groups: Groups, group: ShareGroup, turn: Turn, code: ErrorCode) -> None:
