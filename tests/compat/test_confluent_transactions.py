@@ -170,8 +170,8 @@ def test_a_zombie_cannot_write(bootstrap: str, topic_name: str, name: str) -> No
         zombie.flush(PATIENCE_S)
     assert error_of(lambda: zombie.commit_transaction(PATIENCE_S)).fatal()
     produce(bootstrap, topic_name, [{"value": "plain", "partition": 0}])
-    messages = read_all(bootstrap, topic_name, 2)
-    assert [m.value() for m in messages] == [b"first", b"plain"]
+    everything = values_of(bootstrap, topic_name, 2, isolation_level="read_uncommitted")
+    assert everything == ["first", "plain"]
     assert values_of(bootstrap, topic_name, 1, isolation_level="read_committed") == ["plain"]
 
 
@@ -318,6 +318,8 @@ def test_a_transaction_goes_on_after_the_broker_was_killed(
     broker.start()
     write(producer, topic_name, "after")
     producer.commit_transaction(PATIENCE_S)
+    if broker.name == "apache":  # 4.3.1 may lose markers that it still has to write when it starts
+        values_of(broker.bootstrap, topic_name, 2, isolation_level="read_committed")
     broker.kill()
     broker.start()
     reader = consumer(broker.bootstrap, isolation_level="read_committed")

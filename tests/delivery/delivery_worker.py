@@ -73,6 +73,9 @@ class Worker:
         except KafkaException as error:
             self.journal("error", f"{error.args[0].name()}: {error.args[0].str()}")
             sys.exit(FATAL_EXIT)
+        except SystemError as error:  # how confluent-kafka reports a fatal error out of a callback
+            self.journal("error", str(error))
+            sys.exit(FATAL_EXIT)
 
     @property
     def exactly_once(self) -> bool:
