@@ -290,14 +290,15 @@ def test_a_stale_member_cannot_commit(server: str, topic_name: str, group_name: 
     outsider.close()
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_a_group_moves_to_the_new_protocol_and_back(
-    server: str, topic_name: str, group_name: str, strategy: str, members: list[Member],
-    until: Until,
-) -> None:  # fmt: skip
-    """Online, one member after another (group.consumer.migration.policy is bidirectional)."""
+    server: str, topic_name: str, group_name: str, members: list[Member], until: Until
+) -> None:
+    """Online, one member after another (group.consumer.migration.policy is bidirectional).
+
+    Not with cooperative-sticky: on Apache Kafka, too, librdkafka's classic members do not settle
+    then. The Java client's do, and have their check."""
     make_topic(server, topic_name, partitions=4)
-    classic = {"group_protocol": "classic", "partition_assignment_strategy": strategy}
+    classic = {"group_protocol": "classic", "partition_assignment_strategy": "range"}
     for config in (classic, classic):
         members.append(Member(server, group_name, [topic_name], **config))
     until(lambda: spread(members, 4), "two classic members share")
