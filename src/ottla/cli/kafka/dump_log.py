@@ -6,10 +6,11 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ottla.cli.kafka.offsets_topic import commit_json, group_json
 from ottla.cli.kafka.options import Option, Options
+from ottla.cli.kafka.record_formats import GROUPS, SHARE_STATES, TRANSACTIONS, record_json
 from ottla.cli.kafka.tool import ToolError, run
 from ottla.client.serde import WORDS
 from ottla.records.record import Record
@@ -31,6 +32,8 @@ OPTIONS: Final = (
     Option("index-sanity-check", "Check an index, and print nothing of it."),
     Option("verify-index-only", "Compare an index with its log, and print nothing of it."),
     Option("offsets-decoder", "The records are those of __consumer_offsets."),
+    Option("transaction-log-decoder", "The records are those of __transaction_state."),
+    Option("share-group-state-decoder", "The records are those of __share_group_state."),
     Option("key-decoder-class", "What keys are.", "class", optional=True, default=STRING),
     Option("value-decoder-class", "What values are.", "class", optional=True, default=STRING),
 )
@@ -110,13 +113,14 @@ def record_lines(batch: dump.DumpedBatch, options: Options) -> Iterator[str]:
 
 
 def _contents(options: Options) -> bool:
-    names = ("print-data-log", "offsets-decoder", "key-decoder-class", "value-decoder-class")
+    names = ("print-data-log", "key-decoder-class", "value-decoder-class", *TOPIC_DECODERS)
     return any(map(options.has, names))
 
 
 def decoder(options: Options) -> Decode:
-    if options.has("offsets-decoder"):
-        return _decode_offsets
+    for name, of_record in TOPIC_DECODERS.items():
+        if options.has(name):
+            return lambda record: _decoded(of_record(record))
     read_key = _read(options.value("key-decoder-class") or STRING)
     read_value = _read(options.value("value-decoder-class") or STRING)
 
@@ -147,9 +151,16 @@ def _read(name: str) -> Callable[[bytes], str]:
     return read
 
 
-def _decode_offsets(record: Record) -> tuple[str | None, str | None]:
-    found = commit_json(record.key, record.value)
-    found = found or group_json(record.key, record.value, open_members=True)
+def _of_offsets(record: Record) -> Any:
+    key, value = record.key, record.value
+    return (
+        commit_json(key, value)
+        or group_json(key, value, open_members=True)
+        or record_json(GROUPS, key, value)
+    )
+
+
+def _decoded(found: Any) -> tuple[str | None, str | None]:
     if found is None:
         return None, None
     for part in ("key", "value"):  # the dump has the numbers of formats as strings
@@ -158,6 +169,13 @@ def _decode_offsets(record: Record) -> tuple[str | None, str | None]:
             found[part][word] = str(found[part][word])
     payload = "<DELETE>" if found["value"] is None else _json(found["value"])
     return _json(found["key"]), payload
+
+
+TOPIC_DECODERS: Final[dict[str, Callable[[Record], Any]]] = {
+    "offsets-decoder": _of_offsets,
+    "transaction-log-decoder": lambda record: record_json(TRANSACTIONS, record.key, record.value),
+    "share-group-state-decoder": lambda record: record_json(SHARE_STATES, record.key, record.value),
+}
 
 
 def _json(value: object) -> str:

@@ -106,6 +106,19 @@ class OffsetsFormatter:
         _write_json(commit_json(record.key, record.value), out)
 
 
+class FormatsFormatter:
+    """Records of coordinators' topics by their formats, as JSON."""
+
+    def __init__(self, formats: str) -> None:
+        self._formats = formats
+
+    def write(self, record: Record, out: BinaryIO) -> None:
+        from ottla.cli.kafka import record_formats
+
+        formats = getattr(record_formats, self._formats)
+        _write_json(record_formats.record_json(formats, record.key, record.value), out)
+
+
 class GroupMetadataFormatter:
     """The groups in __consumer_offsets, as JSON."""
 
@@ -124,6 +137,11 @@ _FORMATTERS: Final[dict[str, Callable[[Mapping[str, str]], Formatter]]] = {
     "NoOpMessageFormatter": NoOpFormatter,
     "OffsetsMessageFormatter": OffsetsFormatter,
     "GroupMetadataMessageFormatter": GroupMetadataFormatter,
+    "ShareGroupMessageFormatter": lambda properties: FormatsFormatter("SHARE_GROUPS"),
+    "TransactionLogMessageFormatter": lambda properties: FormatsFormatter("TRANSACTIONS"),
+    "group.share.ShareGroupStateMessageFormatter": (
+        lambda properties: FormatsFormatter("SHARE_STATES")
+    ),
 }
 
 
