@@ -14,7 +14,6 @@ v12  implicit AddPartitionsToTxn (KIP-890)                     v13  topic ids (K
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -161,25 +160,23 @@ def _verify(
     ctx: Context, request: ProduceRequest, transactional_id: str
 ) -> dict[tuple[str, int], KafkaError]:
     """Partitions to which the request's transactional batches may not be appended, and why."""
-    batches = list(_transactional(ctx, request))
-    if not batches:
+    batches = _transactional(ctx, request)
+    begins: list[Batch] = []
+    for each in batches:
+        if each[1:3] != batches[0][1:3]:
+            return _mixed(batches)
+        producer = each.partition.log.producer(each.producer_id)
+        if producer is None or not producer.in_transaction(each.producer_epoch):
+            begins.append(each)
+    if not begins:
         return {}
-    if len({(each.producer_id, each.producer_epoch) for each in batches}) > 1:
-        mixed = KafkaError(
-            ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-            "Transactional records contained more than one producer ID",
-        )
-        return {(each.partition.topic, each.partition.index): mixed for each in batches}
     writer = Writer(
         transactional_id,
-        batches[0].producer_id,
-        batches[0].producer_epoch,
+        begins[0].producer_id,
+        begins[0].producer_epoch,
         adds=ctx.version >= ADDS_FROM,
         knows_abortable=ctx.version >= ABORTABLE_FROM,
     )
-    begins = [each for each in batches if not writer.is_known_to(each.partition)]
-    if not begins:
-        return {}
     codes = verify(ctx.broker, writer, [each.partition for each in begins], ctx.now_ms)
     barred = {place: _barred(code, writer) for place, code in codes.items()}
     for each in begins if writer.adds else ():
@@ -193,8 +190,17 @@ def _verify(
     return barred
 
 
-def _transactional(ctx: Context, request: ProduceRequest) -> Iterator[Batch]:
+def _mixed(batches: list[Batch]) -> dict[tuple[str, int], KafkaError]:
+    mixed = KafkaError(
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        "Transactional records contained more than one producer ID",
+    )
+    return {(each.partition.topic, each.partition.index): mixed for each in batches}
+
+
+def _transactional(ctx: Context, request: ProduceRequest) -> list[Batch]:
     """The batches of a transaction. Ones that are no batches are refused in their turn."""
+    found: list[Batch] = []
     for topic in request.topic_data:
         name = topic.name
         if ctx.version >= TOPIC_IDS_FROM:
@@ -206,7 +212,8 @@ def _transactional(ctx: Context, request: ProduceRequest) -> Iterator[Batch]:
                 continue
             assert not isinstance(data, FileSlice)
             if data[ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT and data[MAGIC_POSITION] == MAGIC:
-                yield Batch(partition, *PRODUCER.unpack_from(data, PRODUCER_POSITION))
+                found.append(Batch(partition, *PRODUCER.unpack_from(data, PRODUCER_POSITION)))
+    return found
 
 
 def _is_new(batch: Batch) -> bool:
