@@ -12,6 +12,7 @@ from ottla.broker import journal
 from ottla.broker import transactions as driver
 from ottla.coordinator.keys import OFFSETS_TOPIC, partition_for
 from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
+from ottla.coordinator.transactions.transaction import EPOCH_MAX
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -326,3 +327,26 @@ def test_producer_ids_come_from_the_store_when_the_block_is_used_up(tmp_path: Pa
         assert ids.at_hand
 
     play(tmp_path, act)
+
+
+def test_a_timeout_that_needs_a_producer_id_gets_one(tmp_path: Path) -> None:
+    """Epochs have run out, and the broker has just started: no id is at hand, and nobody asks."""
+
+    async def begin(client: TransactionClient) -> None:
+        await client.init(timeout_ms=20)
+        transactions = client.broker.transactions.coordinator.shard_of("x").transactions
+        transactions["x"] = transactions["x"]._replace(epoch=EPOCH_MAX - 1)
+        client.epoch = EPOCH_MAX - 1
+        await client.add(("t", 0))
+        client.broker.transactions.stop()
+
+    async def wait(client: TransactionClient) -> None:
+        assert not client.broker.producer_ids.at_hand
+        while await client.state() != "CompleteAbort":
+            await asyncio.sleep(0.01)
+        assert client.markers("t", 0) == [(client.producer_id, EPOCH_MAX, False)]
+        now = client.broker.transactions.coordinator.shard_of("x").transactions["x"]
+        assert now.producer_id > client.producer_id
+        assert now.epoch == 0
+
+    play(tmp_path, begin, wait, transaction_abort_timed_out_transaction_cleanup_interval_ms="50")

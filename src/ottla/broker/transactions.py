@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.journal import LOAD_AT_ONCE_BYTES_MAX, Alarm, Answer, append, stored
@@ -47,7 +47,7 @@ class Transactions:
         self._broker = broker
         self._loop = asyncio.get_running_loop()
         self._alarm = Alarm(broker.clock, self._expire)
-        self._loading: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._topic_id = b""
         self._led: dict[int, int] = {}  # partitions of the topic, with the epoch of their leader
         count = broker.config.transaction_state_log_num_partitions
@@ -60,7 +60,7 @@ class Transactions:
         self.apply(self._broker.image, now_ms)
 
     def stop(self) -> None:
-        for task in self._loading:
+        for task in self._tasks:
             task.cancel()
         self._alarm.stop()
         self._unload(list(self._led))
@@ -99,8 +99,26 @@ class Transactions:
         return TransactionCoordinator(
             partition_count=partition_count,
             config=transaction_config(self._broker),
-            ids=self._broker.producer_ids.take,
+            ids=self._take_id,
         )
+
+    def _take_id(self) -> int:
+        """Requests come when there is one; a timeout may not, and then has one at the next look."""
+        ids = self._broker.producer_ids
+        if not ids.at_hand:
+            self._beside(self._fill_ids())
+        return ids.take()
+
+    async def _fill_ids(self) -> None:
+        try:
+            await self._broker.producer_ids.fill()
+        except KafkaError as error:
+            log.warning("there are no producer ids: %s", error)
+
+    def _beside(self, work: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _follow(self, topic: Topic, now_ms: int) -> None:
         """Load what this broker leads now, unload what it no longer does or was given anew."""
@@ -132,9 +150,7 @@ class Transactions:
         if size_before + size <= LOAD_AT_ONCE_BYTES_MAX:
             self._load_now(partition, shard, now_ms)
         else:
-            task = self._loop.create_task(self._load_beside(partition, shard))
-            self._loading.add(task)
-            task.add_done_callback(self._loading.discard)
+            self._beside(self._load_beside(partition, shard))
         return size
 
     def _load_now(self, partition: Partition, shard: TransactionShard, now_ms: int) -> None:
