@@ -1,13 +1,22 @@
 """The cleaner's look into batches: keys into a table, and which records are still wanted. HOT.
 
-Every record of a log that is cleaned passes here twice. Nothing is made for a record but its key:
-what is kept of a batch is kept as ranges of its payload, since offsets, deltas and headers of the
-records that stay do not change.
+Every record of a dirty segment passes through `index_keys`. What it leaves is a table, key -> place
+of the key's last record, and the sorted places of these say later, without another look at a key,
+what of the same batches is wanted: often nothing, or all. Only the segments that were clean before
+are asked key by key.
+
+A place is twice the offset, and one more for a tombstone.
+
+Nothing is made for a record but its key: what is kept of a batch is kept as ranges of its payload,
+since offsets, deltas and headers of the records that stay do not change. The numbers are i64, which
+is plain int but for the compiler: with it they are the machine's own.
 """
 
 from __future__ import annotations
 
 from hashlib import blake2b
+
+from mypy_extensions import i64
 
 from ottla.errors import ErrorCode, KafkaError
 
@@ -18,10 +27,12 @@ KEY_SIZE_MAX = 32
 HASH_SIZE = KEY_SIZE_MAX + 1
 
 # What a key costs in the table, at most and by measurement (tests/storage/test_cleaner_records.py):
-# the key's bytes object, the offset's int, and its share of a dict that is at its fullest or has
-# just grown.
+# the key's bytes object, the place's int, and its share of a dict that has just grown and of the
+# sorted list.
 ENTRY_SIZE = 200
 
+TOMBSTONE_BIT = 1
+NOWHERE = -1
 NO_DELTA = -(1 << 63)
 _VARINT_SHIFT_MAX = 63
 
@@ -38,7 +49,7 @@ class Kept:
         self.max_timestamp_delta = NO_DELTA  # of those that are kept
         self.ranges: list[tuple[int, int]] = []  # start and end in the payload; neighbours joined
 
-    def note(self, timestamp_delta: int) -> None:
+    def note(self, timestamp_delta: i64) -> None:
         """One more, with its timestamp as it is written."""
         self.count += 1
         delta = (timestamp_delta >> 1) ^ -(timestamp_delta & 1)
@@ -52,101 +63,142 @@ def stored_key(key: bytes) -> bytes:
 
 
 def index_keys(
-    payload: bytes, count: int, base_offset: int, start_offset: int, offsets: dict[bytes, int]
-) -> None:
-    """Note the offset of each key's last record; records before `start_offset` do not count."""
-    payload_size = len(payload)
-    position = 0
+    payload: bytes, count: i64, base_offset: i64, start_offset: i64, places: dict[bytes, int]
+) -> int:
+    """Note the place of each key's last record; records before `start_offset` do not count.
+
+    Gives how many records have no key.
+    """
+    payload_size: i64 = len(payload)
+    position: i64 = 0
+    keyless = 0
     try:
         for _ in range(count):
-            length = payload[position]
+            length: i64 = payload[position]
             position += 1
             if length > 0x7F:
                 length, position = _long_varint(payload, position, length)
-            end = position + (length >> 1)
+            end: i64 = position + (length >> 1)
             if length & 1 or end > payload_size:
                 raise _malformed("record length")
             position += 1  # attributes
             while payload[position] > 0x7F:  # the timestamp delta is of no interest here
                 position += 1
-            delta = payload[position + 1]
+            delta: i64 = payload[position + 1]
             position += 2
             if delta > 0x7F:
                 delta, position = _long_varint(payload, position, delta)
-            size = payload[position]
+            size: i64 = payload[position]
             position += 1
             if size > 0x7F:
                 size, position = _long_varint(payload, position, size)
-            if not size & 1:
-                key_end = position + (size >> 1)
-                if key_end > end:
+            if size & 1:
+                keyless += 1
+            else:
+                key_end: i64 = position + (size >> 1)
+                if key_end >= end:
                     raise _malformed("key length")
-                offset = base_offset + (delta >> 1)
+                offset: i64 = base_offset + (delta >> 1)
                 if offset >= start_offset:
                     key = payload[position:key_end]
                     if key_end - position > KEY_SIZE_MAX:
                         key = stored_key(key)
-                    offsets[key] = offset
+                    places[key] = (offset << 1) | (payload[key_end] & 1)  # a value of length -1
             position = end
     except IndexError:
         raise _malformed("a record is cut off") from None
     if position != payload_size:
         raise _malformed("bytes after the last record")
+    return keyless
 
 
-def filter_records(
-    payload: bytes,
-    count: int,
-    base_offset: int,
-    offsets: dict[bytes, int],
-    latest_offset: int,
-    drop_tombstones: bool,
-) -> Kept:
-    """The records that are the last of their key, as far as the table knows.
-
-    It knows nothing of what is behind `latest_offset`, and all of that stays.
-    """
+def pick_records(payload: bytes, count: i64, base_offset: i64, offsets: list[int]) -> Kept:
+    """The records that have these offsets, which are sorted and all there."""
     kept = Kept()
-    kept_start = 0  # of the range that is growing
-    payload_size = len(payload)
-    position = 0
+    wanted_count: i64 = len(offsets)
+    wanted_slot: i64 = 0
+    wanted: i64 = offsets[0]
+    kept_start: i64 = 0  # of the range that is growing
+    payload_size: i64 = len(payload)
+    position: i64 = 0
     try:
         for _ in range(count):
-            start = position
-            length = payload[position]
+            start: i64 = position
+            length: i64 = payload[position]
             position += 1
             if length > 0x7F:
                 length, position = _long_varint(payload, position, length)
-            end = position + (length >> 1)
+            end: i64 = position + (length >> 1)
             if length & 1 or end > payload_size:
                 raise _malformed("record length")
-            timestamp_delta = payload[position + 1]  # after the attributes
+            timestamp_delta: i64 = payload[position + 1]  # after the attributes
             position += 2
             if timestamp_delta > 0x7F:
                 timestamp_delta, position = _long_varint(payload, position, timestamp_delta)
-            delta = payload[position]
+            delta: i64 = payload[position]
             position += 1
             if delta > 0x7F:
                 delta, position = _long_varint(payload, position, delta)
-            offset = base_offset + (delta >> 1)
-            size = payload[position]
+            if base_offset + (delta >> 1) == wanted:
+                kept.note(timestamp_delta)
+                wanted_slot += 1
+                wanted = offsets[wanted_slot] if wanted_slot < wanted_count else NOWHERE
+            else:
+                if kept_start < start:
+                    kept.ranges.append((kept_start, start))
+                kept_start = end
+            position = end
+    except IndexError:
+        raise _malformed("a record is cut off") from None
+    if kept_start < position:
+        kept.ranges.append((kept_start, position))
+    return kept
+
+
+def filter_records(
+    payload: bytes, count: i64, base_offset: i64, places: dict[bytes, int], drop_tombstones: bool
+) -> Kept:
+    """The records whose key the table does not know at a later place."""
+    kept = Kept()
+    kept_start: i64 = 0  # of the range that is growing
+    payload_size: i64 = len(payload)
+    position: i64 = 0
+    try:
+        for _ in range(count):
+            start: i64 = position
+            length: i64 = payload[position]
+            position += 1
+            if length > 0x7F:
+                length, position = _long_varint(payload, position, length)
+            end: i64 = position + (length >> 1)
+            if length & 1 or end > payload_size:
+                raise _malformed("record length")
+            timestamp_delta: i64 = payload[position + 1]  # after the attributes
+            position += 2
+            if timestamp_delta > 0x7F:
+                timestamp_delta, position = _long_varint(payload, position, timestamp_delta)
+            delta: i64 = payload[position]
+            position += 1
+            if delta > 0x7F:
+                delta, position = _long_varint(payload, position, delta)
+            size: i64 = payload[position]
             position += 1
             if size > 0x7F:
                 size, position = _long_varint(payload, position, size)
-            key_end = position if size & 1 else position + (size >> 1)
-            if key_end > end:
-                raise _malformed("key length")
-            wanted = offset > latest_offset
+            wanted = False
             if size & 1:
-                kept.keyless += not wanted
-            elif not wanted:
+                kept.keyless += 1
+            else:
+                key_end: i64 = position + (size >> 1)
+                if key_end >= end:
+                    raise _malformed("key length")
                 key = payload[position:key_end]
                 if key_end - position > KEY_SIZE_MAX:
                     key = stored_key(key)
-                wanted = offset >= offsets.get(key, -1)
-            if wanted and payload[key_end] & 1:  # a value of length -1: a tombstone
-                wanted = offset > latest_offset or not drop_tombstones
-                kept.tombstones |= wanted
+                wanted = base_offset + (delta >> 1) >= places.get(key, NOWHERE) >> 1
+                if wanted and payload[key_end] & 1:  # a value of length -1: a tombstone
+                    wanted = not drop_tombstones
+                    kept.tombstones = kept.tombstones or wanted
             if wanted:
                 kept.note(timestamp_delta)
             else:
@@ -156,19 +208,17 @@ def filter_records(
             position = end
     except IndexError:
         raise _malformed("a record is cut off") from None
-    if position != payload_size:
-        raise _malformed("bytes after the last record")
     if kept_start < position:
         kept.ranges.append((kept_start, position))
     return kept
 
 
-def _long_varint(data: bytes, position: int, number: int) -> tuple[int, int]:
+def _long_varint(data: bytes, position: i64, number: i64) -> tuple[i64, i64]:
     """The rest of an unsigned varint or varlong whose first byte says that there is more."""
     number &= 0x7F
-    shift = 7
+    shift: i64 = 7
     while True:
-        byte = data[position]
+        byte: i64 = data[position]
         position += 1
         number |= (byte & 0x7F) << shift
         if byte < 0x80:

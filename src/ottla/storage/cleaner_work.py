@@ -2,7 +2,8 @@
 
     1. the keys of the dirty segments go into a table: key -> offset of its last record
     2. all closed segments up to there are read again, group by group, and of each record is asked:
-       is it the last of its key? Those that are go into one new segment for each group.
+       is it the last of its key? Those that are go into one new segment for each group. In the
+       dirty segments the table has the answer by offset; in the clean ones it is asked by key.
 
 A batch that stays whole is copied byte for byte; one that loses records keeps its header, with
 another count, and the bytes of the records that stay. A batch of which none is left goes, unless it
@@ -37,7 +38,14 @@ from ottla.records.record import parse_records, read_payload, read_records
 from ottla.records.rewrite import rebuild_batch
 from ottla.storage.checkpoints import DamagedError
 from ottla.storage.cleaner_plan import CLEANED_SUFFIX, Answer, Cleaned, Finished, Plan, Source
-from ottla.storage.cleaner_records import ENTRY_SIZE, filter_records, index_keys
+from ottla.storage.cleaner_records import (
+    ENTRY_SIZE,
+    TOMBSTONE_BIT,
+    Kept,
+    filter_records,
+    index_keys,
+    pick_records,
+)
 from ottla.storage.cleaner_transactions import Transactions
 from ottla.storage.files import PASSING_ERRNOS, Files
 from ottla.storage.residents import Residents
@@ -76,7 +84,9 @@ class Work:
         self._plan = plan
         self._pace = pace
         self._buffer_size = min(max(plan.buffer_size, BUFFER_SIZE_MIN), BUFFER_SIZE_MAX)
-        self._offsets: dict[bytes, int] = {}
+        self._places: dict[bytes, int] = {}  # key -> where its last record is
+        self._sorted: list[int] = []  # the same places, in the order of the log
+        self._slot = 0  # the first of them that the walk has not come to
         self._transactions = Transactions(plan.aborted)
         self.latest_offset = plan.first_dirty_offset - 1  # the table knows all up to here
         self.finished = Finished()
@@ -93,13 +103,14 @@ class Work:
                 if not self._index_segment(source, transactions, key_count_max):
                     break
                 self.latest_offset = source.end_offset - 1  # over a gap, if there is one
-        self.finished.key_count = len(self._offsets)
+        self._sorted = sorted(self._places.values())
+        self.finished.key_count = len(self._places)
 
     def _index_segment(
         self, source: Source, transactions: Transactions, key_count_max: int
     ) -> bool:
         """False if the table has no room for a batch: up to that one it is known what is wanted."""
-        offsets = self._offsets
+        places = self._places
         start = self._plan.first_dirty_offset
         for chunk, header in self._batches(source):
             if header.last_offset < start:
@@ -108,10 +119,12 @@ class Work:
                 transactions.is_spent(chunk, header, None)
             elif not transactions.is_aborted(header):
                 # A first batch is taken at any size, or a small table would never get anywhere.
-                if offsets and len(offsets) + header.record_count > key_count_max:
+                if places and len(places) + header.record_count > key_count_max:
                     return False
                 payload = read_payload(chunk, header)
-                index_keys(payload, header.record_count, header.base_offset, start, offsets)
+                self.finished.records_without_key += index_keys(
+                    payload, header.record_count, header.base_offset, start, places
+                )
             self.latest_offset = header.last_offset
         return True
 
@@ -203,35 +216,83 @@ class Work:
             return self._clean_marker(chunk, header, segment)
         if self._transactions.is_aborted(header):
             return self._empty(header)
-        plan = self._plan
+        if header.base_offset > self.latest_offset:  # of these the table knows nothing
+            self.finished.records_kept += header.record_count
+            return chunk[header.position : header.position + header.size]
         horizon = header.delete_horizon_ms
+        drop_tombstones = horizon is not None and horizon <= self._plan.now_ms
+        if header.base_offset >= self._plan.first_dirty_offset:
+            return self._clean_dirty(chunk, header, drop_tombstones)
         payload = read_payload(chunk, header)
         kept = filter_records(
-            payload,
-            header.record_count,
-            header.base_offset,
-            self._offsets,
-            self.latest_offset,
-            horizon is not None and horizon <= plan.now_ms,
+            payload, header.record_count, header.base_offset, self._places, drop_tombstones
         )
         self.finished.records_without_key += kept.keyless
         if not kept.count:
             return self._empty(header)
-        self.finished.records_kept += kept.count
-        sets_horizon = kept.tombstones and horizon is None
-        if kept.count == header.record_count and not sets_horizon:
+        return self._rest(chunk, header, kept.tombstones, kept, payload)
+
+    def _clean_dirty(
+        self, chunk: memoryview, header: BatchHeader, drop_tombstones: bool
+    ) -> bytes | memoryview | None:
+        """A batch that was indexed: what is wanted of it is known, without a look at its records.
+
+        Many lose all of theirs, and some none: these are not even unpacked.
+        """
+        places = self._sorted
+        count = len(places)
+        slot = self._slot
+        first = header.base_offset << 1
+        end = header.next_offset << 1
+        while slot < count and places[slot] < first:
+            slot += 1
+        wanted: list[int] = []
+        tombstones = False
+        while slot < count and places[slot] < end:
+            place = places[slot]
+            slot += 1
+            if place & TOMBSTONE_BIT:
+                if drop_tombstones:
+                    continue
+                tombstones = True
+            wanted.append(place >> 1)
+        self._slot = slot
+        if not wanted:
+            return self._empty(header)
+        if len(wanted) == header.record_count:
+            return self._rest(chunk, header, tombstones, None, None)
+        payload = read_payload(chunk, header)
+        kept = pick_records(payload, header.record_count, header.base_offset, wanted)
+        if kept.count != len(wanted):
+            raise DamagedError(f"offsets {wanted[0]} to {wanted[-1]} are not what they were")
+        return self._rest(chunk, header, tombstones, kept, payload)
+
+    def _rest(
+        self,
+        chunk: memoryview,
+        header: BatchHeader,
+        tombstones: bool,
+        kept: Kept | None,
+        payload: bytes | None,
+    ) -> bytes | memoryview:
+        """The batch with those of its records that are kept; None are all of them."""
+        count = header.record_count if kept is None else kept.count
+        self.finished.records_kept += count
+        sets_horizon = tombstones and header.delete_horizon_ms is None
+        if count == header.record_count and not sets_horizon:
             return chunk[header.position : header.position + header.size]
-        if not header.log_append_time:
-            header.max_timestamp = header.base_timestamp + kept.max_timestamp_delta
-        header.record_count = kept.count
-        left = b"".join([payload[start:end] for start, end in kept.ranges])
+        if kept is None or payload is None:
+            payload = read_payload(chunk, header)
+        else:
+            payload = b"".join([payload[start:end] for start, end in kept.ranges])
+            header.record_count = count
+            if not header.log_append_time:
+                header.max_timestamp = header.base_timestamp + kept.max_timestamp_delta
         if not sets_horizon:
-            return write_batch(header, compress(header.attributes & COMPRESSION_MASK, left))
+            return write_batch(header, compress(header.attributes & COMPRESSION_MASK, payload))
         # The deltas count from the base timestamp, which changes: the records are written anew.
-        records = parse_records(left, header)
-        return rebuild_batch(
-            header, records, delete_horizon_ms=plan.now_ms + plan.delete_retention_ms
-        )
+        horizon = self._plan.now_ms + self._plan.delete_retention_ms
+        return rebuild_batch(header, parse_records(payload, header), delete_horizon_ms=horizon)
 
     def _clean_marker(
         self, chunk: memoryview, header: BatchHeader, segment: Segment
