@@ -6,7 +6,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,17 +78,24 @@ def default_commands(ottla: Sequence[str] | None = None) -> Commands:
     }
 
 
-def start_broker(name: str, directory: Path, commands: Commands) -> Broker:
+def start_broker(
+    name: str, directory: Path, commands: Commands, *, overrides: Mapping[str, str] | None = None
+) -> Broker:
     """Starts a broker in a new directory and waits for its first acknowledged record.
 
-    Kafka's storage is formatted before the clock runs: that is a step of its own there.
+    Kafka's storage is formatted before the clock runs: that is a step of its own there. `overrides`
+    are what one row changes in the defaults of both.
     """
     directory.mkdir(parents=True)
     port = free_port()
     if name == KAFKA:
         ports = (port, free_port())
-        apache_kafka.format_storage(directory, ports=ports, overrides=OVERRIDES)
+        changes = {**OVERRIDES, **(overrides or {})}
+        apache_kafka.format_storage(directory, ports=ports, overrides=changes)
     command = commands[name](directory, port)
+    if name == OTTLA:
+        for item in (overrides or {}).items():
+            command += ["--override", "=".join(item)]
     server, start_s = _spawn_and_wait(command, directory, port)
     return Broker(name, port, directory, server, start_s)
 

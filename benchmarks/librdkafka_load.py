@@ -3,6 +3,7 @@
     python -m benchmarks.librdkafka_load requests --port 9092 --topic t --seconds 3
     python -m benchmarks.librdkafka_load consume-latency --port 9092 --topic t --count 20000
     python -m benchmarks.librdkafka_load produce-rate --port 9092 --topic t --count 20000
+    python -m benchmarks.librdkafka_load fill-keys --port 9092 --topic t --count 20000 --keys 1000
 
 `produce-rate` writes the time of the call into each record and `consume-latency`, in another
 process, subtracts it: CLOCK_MONOTONIC is one clock for the whole machine. The producer never waits
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import random
 import struct
 import time
 
@@ -134,15 +136,49 @@ def run_consume_latency(port: int, topic: str, *, count: int, skip: int) -> dict
     }
 
 
+def run_fill_keys(port: int, topic: str, *, count: int, keys: int, size: int) -> dict[str, float]:
+    """Records of random keys, the same ones for every broker, as fast as they go."""
+    producer = Producer(
+        {
+            "bootstrap.servers": f"127.0.0.1:{port}",
+            "acks": 1,
+            "linger.ms": 5,
+            "batch.size": 16384,
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
+    acks = Acks()
+    chance = random.Random(keys)
+    value = chance.randbytes(size)
+    start = time.perf_counter()
+    for sent in range(count):
+        key = b"key-%010d" % chance.randrange(keys)
+        while True:
+            try:
+                producer.produce(topic, value, key, on_delivery=acks)
+                break
+            except BufferError:
+                producer.poll(POLL_S)
+        if sent % QUEUED_MAX == 0:
+            producer.poll(0)
+    producer.flush(FLUSH_TIMEOUT_S)
+    if acks.count != count:
+        raise SystemExit(f"{count - acks.count} of {count} records were never acknowledged")
+    return {"acked": count, "elapsed_s": time.perf_counter() - start}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.librdkafka_load")
-    parser.add_argument("mode", choices=["requests", "produce-rate", "consume-latency"])
+    parser.add_argument(
+        "mode", choices=["requests", "produce-rate", "consume-latency", "fill-keys"]
+    )
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--size", type=int, default=100)
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--skip", type=int, default=0)
+    parser.add_argument("--keys", type=int, default=1000)
     parser.add_argument("--rate", type=float, default=1000.0)
     given = parser.parse_args()
     port, topic = given.port, given.topic
@@ -150,6 +186,8 @@ def main() -> None:
         result = run_requests(port, topic, seconds=given.seconds, size=given.size)
     elif given.mode == "produce-rate":
         result = run_produce_rate(port, topic, count=given.count, rate=given.rate, size=given.size)
+    elif given.mode == "fill-keys":
+        result = run_fill_keys(port, topic, count=given.count, keys=given.keys, size=given.size)
     else:
         result = run_consume_latency(port, topic, count=given.count, skip=given.skip)
     print(json.dumps(result), flush=True)

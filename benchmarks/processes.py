@@ -153,9 +153,12 @@ def _cpu_seconds_of_one(pid: int) -> float:
 
 
 def parse_stat_ticks(text: str) -> int:
-    """utime + stime of /proc/<pid>/stat; the name may hold blanks and brackets itself."""
+    """utime + stime of /proc/<pid>/stat, its own and those of the children that it has outlived.
+
+    The name may hold blanks and brackets itself.
+    """
     fields = text[text.rindex(")") + 2 :].split()
-    return int(fields[11]) + int(fields[12])
+    return sum(int(field) for field in fields[11:15])
 
 
 def memory(pid: int) -> Memory:

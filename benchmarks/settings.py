@@ -26,6 +26,8 @@ class Settings:
     end_to_end_count: int
     idle_seconds: float
     connections: int
+    compaction_count: int
+    """Records of 100 B in the log that is cleaned."""
     growth_gib: int
     """Stored bytes at the end of the growth row; 0 leaves the row out."""
     growth_steps: int
@@ -46,6 +48,7 @@ FULL = Settings(
     end_to_end_count=5000,
     idle_seconds=5.0,
     connections=1000,
+    compaction_count=3_000_000,
     growth_gib=20,
     growth_steps=10,
 )
@@ -62,6 +65,7 @@ QUICK = Settings(
     end_to_end_count=2000,
     idle_seconds=3.0,
     connections=1000,
+    compaction_count=600_000,
     growth_gib=0,
     growth_steps=2,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.bench import OwnRow, SharedRow
+from benchmarks.rows.compaction import Compaction
 from benchmarks.rows.connections import ActiveConnections, IdleConnections
 from benchmarks.rows.growth import Growth
 from benchmarks.rows.latency import FixedRateLatency, OneInFlightLatency
@@ -37,7 +38,7 @@ def shared_rows() -> dict[str, list[SharedRow]]:
 
 
 def own_rows() -> dict[str, list[OwnRow]]:
-    return {"start": [Start()], "growth": [Growth()]}
+    return {"compaction": [Compaction()], "start": [Start()], "growth": [Growth()]}
 
 
 ROW_KEYS = (*shared_rows(), *own_rows())

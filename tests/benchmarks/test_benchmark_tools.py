@@ -70,7 +70,7 @@ def test_last_json_is_found_between_log_lines() -> None:
 
 def test_stat_ticks_survive_blanks_and_brackets_in_the_name() -> None:
     fields = " ".join(str(number) for number in range(4, 53))
-    assert processes.parse_stat_ticks(f"77 (a (b) c) S {fields}") == 14 + 15
+    assert processes.parse_stat_ticks(f"77 (a (b) c) S {fields}") == 14 + 15 + 16 + 17
 
 
 def test_kb_lines_leave_out_what_is_not_in_kb() -> None:

@@ -17,8 +17,16 @@ from ottla.broker import cleaning
 from ottla.broker.cleaner_process import ORPHANED, Throttle
 from ottla.broker.cleaning import Worker, limits
 from ottla.config import ServerConfig
+from ottla.coordinator.keys import OFFSETS_TOPIC, partition_for
 from ottla.storage.checkpoints import CLEANER_OFFSETS
 from ottla.storage.log import Log
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
 FAST = {"log.cleaner.backoff.ms": "10"}
 COMPACT = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01"}
@@ -215,3 +223,39 @@ def test_the_throttle_keeps_the_average() -> None:
     assert slept[-1] == pytest.approx(0.5)
     Throttle(None, lambda: now[0], sleep)(1 << 40)
     assert len(slept) == 11
+
+
+def test_the_offsets_of_groups_shrink_and_are_there_after_a_restart(tmp_path: Path) -> None:
+    group = "g"
+    index = partition_for(group, 3)
+
+    async def commits(client: Client) -> None:
+        await client.create("t", 2)
+        await client.broker.auto_create(OFFSETS_TOPIC)
+        log = client.broker.partitions.find(OFFSETS_TOPIC, index).log
+        log.config = dataclasses.replace(
+            log.config, segment_bytes=2000, min_cleanable_dirty_ratio=0.01
+        )
+        for number in range(100):
+            partitions = [
+                OffsetCommitRequestPartition(partition_index=each, committed_offset=number + each)
+                for each in range(2)
+            ]
+            topics = [OffsetCommitRequestTopic(name="t", partitions=partitions)]
+            request = OffsetCommitRequest(group_id=group, topics=topics)
+            (told,) = (await client.ask(ApiKey.OFFSET_COMMIT, request, 8)).topics
+            assert [each.error_code for each in told.partitions] == [0, 0]
+        before = log.size
+        await until(lambda: cleaned(log))
+        assert log.size < before / 3
+        await fetches(client)
+
+    async def fetches(client: Client) -> None:
+        asked = OffsetFetchRequestGroup(group_id=group, topics=None)
+        request = OffsetFetchRequest(groups=[asked])
+        (told,) = (await client.ask(ApiKey.OFFSET_FETCH, request, 9)).groups
+        (topic,) = told.topics
+        found = {each.partition_index: each.committed_offset for each in topic.partitions}
+        assert found == {0: 99, 1: 100}
+
+    run(tmp_path, commits, fetches, **FAST)
