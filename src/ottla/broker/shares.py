@@ -279,4 +279,6 @@ def _leader_code(code: ErrorCode) -> ErrorCode:
     """What a member is told when the state of a share-partition cannot be read or written."""
     if code in _FENCED:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if code is ErrorCode.INVALID_REQUEST:  # a group that does not read this partition
+        return ErrorCode.UNKNOWN_SERVER_ERROR
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if code in _NOT_HERE else code

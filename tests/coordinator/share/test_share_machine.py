@@ -38,6 +38,10 @@ class ShareMachine(RuleBasedStateMachine):
         self.batches: list[Span] = []
         self.stored: list[tuple[bytes, bytes | None]] = []
         self.states = ShareStates(updates_per_snapshot=3)
+        made = self.states.initialize(KEY, state_epoch=0, start_offset=0, now_ms=0)
+        assert made.record is not None
+        self.stored.append(made.record)
+        self.states.appended(KEY, made.record, 0)
         self.partition = SharePartition(0, limits=self.limits)
         self.holders: dict[int, tuple[str, int]] = {}  # offset: who, until when
         self.accepted: set[int] = set()
@@ -133,7 +137,6 @@ class ShareMachine(RuleBasedStateMachine):
         self._store(self.partition.release(member), True)
         for each in [each for each, (who, _) in self.holders.items() if who == member]:
             del self.holders[each]
-            self.deliveries[each] -= 1
 
     @rule(ms=st.sampled_from([1, LOCK_MS // 2, LOCK_MS]))
     def pass_time(self, ms: int) -> None:

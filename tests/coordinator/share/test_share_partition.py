@@ -158,14 +158,14 @@ def test_records_that_fail_again_and_again_are_given_out_in_ever_smaller_numbers
     assert partition.start_offset == 1
 
 
-def test_a_session_that_ends_does_not_count_as_a_delivery() -> None:
+def test_what_a_session_held_is_for_others_when_it_ends() -> None:
     partition = SharePartition(0)
     take(partition, "a", (0, 4))
     take(partition, "b", (5, 9))
     change = partition.release("a")
-    assert change.batches == [StateBatch(0, 4, RecordState.AVAILABLE, 0)]
+    assert change.batches == [StateBatch(0, 4, RecordState.AVAILABLE, 1)]
     partition.commit(change)
-    assert take(partition, "b", (0, 4)) == [Acquired(0, 4, 1)]
+    assert take(partition, "b", (0, 4)) == [Acquired(0, 4, 2)]
 
 
 def test_what_is_in_flight_has_a_limit() -> None:
@@ -186,7 +186,7 @@ def test_whole_batches_are_given_out_unless_the_limit_is_strict() -> None:
     assert take(partition, "a", (10, 19), most=5, strict=True) == [Acquired(10, 14, 1)]
     assert partition.fetch_offset() == 15
     partition.commit(partition.release("a"))
-    assert take(partition, "b", (0, 9), most=3, strict=True) == [Acquired(0, 2, 1)]
+    assert take(partition, "b", (0, 9), most=3, strict=True) == [Acquired(0, 2, 2)]
 
 
 def test_batches_of_the_log_are_grouped_by_the_batch_size() -> None:

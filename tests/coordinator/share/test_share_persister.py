@@ -20,6 +20,7 @@ class Topic:
         self.updates_per_snapshot = updates_per_snapshot
         self.states = ShareStates(updates_per_snapshot=updates_per_snapshot)
         self.log: list[tuple[bytes, bytes | None]] = []
+        self.store(self.states.initialize(KEY, state_epoch=0, start_offset=UNKNOWN, now_ms=0))
 
     def store(self, stored: Stored, key: StateKey = KEY) -> None:
         if stored.record is not None:
@@ -47,7 +48,7 @@ def test_updates_come_between_snapshots() -> None:
     for offset in range(6):
         topic.write(acknowledged(2 * offset, 2 * offset))
     snapshots = [key == write_snapshot_key(KEY) for key, _ in topic.log]
-    assert snapshots == [True, False, False, True, False, False]
+    assert snapshots == [True, False, False, True, False, False, True]
     assert topic.reload().state(KEY).batches == topic.states.state(KEY).batches
     assert len(topic.states.state(KEY).batches) == 6
 
@@ -60,10 +61,21 @@ def test_the_start_moves_and_what_lies_before_is_forgotten() -> None:
     assert (state.start_offset, state.batches) == (5, ())
 
 
-def test_a_partition_that_nobody_knows_has_no_start() -> None:
-    state, stored = Topic().states.read(KEY, leader_epoch=3, now_ms=0)
+def test_a_partition_has_no_start_until_somebody_reads_it() -> None:
+    state, stored = Topic().states.read(KEY, leader_epoch=0, now_ms=0)
     assert state.start_offset == UNKNOWN
     assert stored.record is None
+
+
+def test_a_partition_that_nobody_initialized_has_no_state() -> None:
+    states = Topic().states
+    for refused in (
+        lambda: states.read(OTHER, leader_epoch=0, now_ms=0),
+        lambda: states.write(OTHER, StateWrite(0, 0, 0, 0, ()), 0),
+    ):
+        with pytest.raises(KafkaError) as error:
+            refused()
+        assert error.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_an_older_leader_is_fenced() -> None:
@@ -97,8 +109,8 @@ def test_offsets_set_anew_fence_those_who_do_not_know() -> None:
 
 def test_what_cannot_be_appended_never_was() -> None:
     topic = Topic()
-    topic.states.write(KEY, StateWrite(0, 0, 0, 0, ()), 0).undo()
-    assert len(topic.states) == 0
+    topic.states.initialize(OTHER, state_epoch=0, start_offset=0, now_ms=0).undo()
+    assert list(topic.states) == [KEY]
     topic.write(acknowledged(0, 0))
     before = topic.states.state(KEY)
     topic.states.write(KEY, StateWrite(0, 0, 9, 0, ()), 0).undo()
@@ -119,10 +131,11 @@ def test_a_deleted_state_is_gone_after_a_restart_too() -> None:
 
 def test_the_log_can_be_cut_before_the_oldest_snapshot() -> None:
     topic = Topic(updates_per_snapshot=2)
-    topic.write(acknowledged(0, 0), key=OTHER)
+    made = topic.states.initialize(OTHER, state_epoch=0, start_offset=0, now_ms=0)
+    topic.store(made, OTHER)
     for offset in range(5):
         topic.write(acknowledged(2 * offset, 2 * offset))
-    assert topic.states.oldest_offset() == 0  # the other one's
+    assert topic.states.oldest_offset() == 1  # the other one's
     for key, stored in topic.states.renew(3, 9):
         topic.store(stored, key)
     oldest = topic.states.oldest_offset()
@@ -139,4 +152,4 @@ def test_loading_finds_where_snapshots_are() -> None:
     for offset in range(5):
         topic.write(acknowledged(2 * offset, 2 * offset))
     assert topic.reload().oldest_offset() == topic.states.oldest_offset() == 4
-    assert topic.reload().end_offset == topic.states.end_offset == 5
+    assert topic.reload().end_offset == topic.states.end_offset == 6

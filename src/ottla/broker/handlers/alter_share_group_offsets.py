@@ -92,6 +92,7 @@ def _alter(
         answered.partitions.append(answer)
         if topic is None or not 0 <= index < len(topic.partitions):
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            answer.error_message = "This server does not host this topic-partition."
             continue
         key = StateKey(group.group_id, topic.id, index)
         try:

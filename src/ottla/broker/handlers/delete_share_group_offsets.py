@@ -53,6 +53,7 @@ def _delete(
     topic = ctx.broker.image.topics.get(name)
     if topic is None:
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answer.error_message = "This server does not host this topic-partition."
         return answer
     answer.topic_id = topic.id
     known = group.initialized.get(topic.id)

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 
 from ottla.broker.context import Context
 from ottla.coordinator.share.coordination import share_group
-from ottla.coordinator.share.group import ShareGroup
 from ottla.coordinator.share.records import UNKNOWN, StateKey
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.describe_share_group_offsets import (
@@ -23,6 +22,7 @@ from ottla.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 )
+from ottla.wire.primitives import ZERO_UUID
 
 
 def handle(
@@ -35,58 +35,47 @@ def _group(
     ctx: Context, asked: DescribeShareGroupOffsetsRequestGroup
 ) -> DescribeShareGroupOffsetsResponseGroup:
     try:
-        group = share_group(ctx.broker.groups.coordinator, asked.group_id)
+        known = _known(ctx, asked.group_id)
     except KafkaError as error:
-        if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
-            return _nothing(asked)
         return DescribeShareGroupOffsetsResponseGroup(
             asked.group_id, error_code=error.code, error_message=error.message or None
         )
-    wanted: Mapping[str, Sequence[int]]
-    if asked.topics is None:
-        wanted = {topic.name: topic.partitions for topic in group.initialized.values()}
-    else:
+    wanted: Mapping[str, Sequence[int]] = known
+    if asked.topics is not None:
         wanted = {topic.topic_name: topic.partitions for topic in asked.topics}
-    topics = [_topic(ctx, group, name, indexes) for name, indexes in wanted.items()]
-    return DescribeShareGroupOffsetsResponseGroup(asked.group_id, topics)
-
-
-def _nothing(
-    asked: DescribeShareGroupOffsetsRequestGroup,
-) -> DescribeShareGroupOffsetsResponseGroup:
-    """A group that nobody knows has begun with nothing; that is no error."""
     topics = [
-        DescribeShareGroupOffsetsResponseTopic(
-            topic_name=topic.topic_name,
-            partitions=[
-                DescribeShareGroupOffsetsResponsePartition(
-                    partition_index=index, start_offset=UNKNOWN
-                )
-                for index in topic.partitions
-            ],
-        )
-        for topic in asked.topics or ()
+        _topic(ctx, asked.group_id, name, indexes, known.get(name, ()))
+        for name, indexes in wanted.items()
     ]
     return DescribeShareGroupOffsetsResponseGroup(asked.group_id, topics)
+
+
+def _known(ctx: Context, group_id: str) -> Mapping[str, Sequence[int]]:
+    """The partitions of which there are states. A group that nobody knows has none."""
+    try:
+        group = share_group(ctx.broker.groups.coordinator, group_id)
+    except KafkaError as error:
+        if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return {}
+        raise
+    return {topic.name: topic.partitions for topic in group.initialized.values()}
 
 
 def _topic(
-    ctx: Context, group: ShareGroup, name: str, indexes: Sequence[int]
+    ctx: Context, group_id: str, name: str, indexes: Sequence[int], known: Sequence[int]
 ) -> DescribeShareGroupOffsetsResponseTopic:
     topic = ctx.broker.image.topics.get(name)
-    if topic is None:
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        partitions = [
-            DescribeShareGroupOffsetsResponsePartition(
-                partition_index=index, start_offset=UNKNOWN, error_code=unknown
-            )
+    topic_id = ZERO_UUID if topic is None else topic.id
+    return DescribeShareGroupOffsetsResponseTopic(
+        name,
+        topic_id,
+        [
+            _partition(ctx, name, StateKey(group_id, topic_id, index))
+            if topic is not None and index in known
+            else DescribeShareGroupOffsetsResponsePartition(index, start_offset=UNKNOWN)
             for index in indexes
-        ]
-        return DescribeShareGroupOffsetsResponseTopic(topic_name=name, partitions=partitions)
-    partitions = [
-        _partition(ctx, name, StateKey(group.group_id, topic.id, index)) for index in indexes
-    ]
-    return DescribeShareGroupOffsetsResponseTopic(name, topic.id, partitions)
+        ],
+    )
 
 
 def _partition(

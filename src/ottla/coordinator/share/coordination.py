@@ -66,7 +66,7 @@ def empty_share_group(coordinator: GroupCoordinator, group_id: str) -> ShareGrou
     """One that can be changed from outside: nobody reads from it now."""
     group = share_group(coordinator, group_id)
     if not group.is_empty:
-        raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
     return group
 
 

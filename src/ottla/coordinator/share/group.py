@@ -170,7 +170,8 @@ class ShareGroup:
         member = self.members.get(member_id)
         if member is None:
             raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not in {self.group_id}."
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"Member {member_id} is not a member of group {self.group_id}.",
             )
         if epoch not in (member.epoch, member.previous_epoch, 0):
             raise KafkaError(

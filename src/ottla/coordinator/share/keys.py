@@ -181,7 +181,7 @@ def read_group(value: bytes) -> tuple[int, int]:
     try:
         _version(value)
         _, epoch, metadata_hash = _GROUP.unpack_from(value)
-    except READ_ERRORS as error:
+    except (*READ_ERRORS, MalformedError) as error:
         raise _malformed(error) from error
     return epoch, metadata_hash
 

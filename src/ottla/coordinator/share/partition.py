@@ -306,12 +306,11 @@ class SharePartition:
                     self._settle(run, _STATES[kind], change)
 
     def release(self, member_id: str) -> Change:
-        """The member's session is over: what it held is for others, as if it never had it."""
+        """The member's session is over: what it held is for others."""
         change = Change()
         for run in self._runs:
             if run.state is RecordState.ACQUIRED and run.member_id == member_id:
-                run.become(RecordState.AVAILABLE, run.delivery_count - 1, change)
-                change.made_available = True
+                self._settle(run, RecordState.AVAILABLE, change)
         return self._changed(change)
 
     # -- time

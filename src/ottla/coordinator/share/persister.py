@@ -119,9 +119,7 @@ class ShareStates:
 
     def read(self, key: StateKey, *, leader_epoch: int, now_ms: int) -> tuple[ShareState, Stored]:
         """What a new leader finds. From then on older leaders write in vain."""
-        kept = self._kept.get(key)
-        if kept is None:
-            return NOTHING, Stored(None, _nothing)
+        kept = self._find(key)
         self._check_leader(kept.state, leader_epoch)
         if leader_epoch <= kept.state.leader_epoch:
             return kept.state, Stored(None, _nothing)
@@ -130,22 +128,17 @@ class ShareStates:
         return kept.state, stored
 
     def write(self, key: StateKey, write: StateWrite, now_ms: int) -> Stored:
-        kept = self._kept.get(key)
-        if kept is None:
-            state = ShareState(0, write.state_epoch, created_ms=now_ms)
-        else:
-            state = kept.state
+        kept = self._find(key)
+        state = kept.state
         self._check_leader(state, write.leader_epoch)
-        if write.state_epoch >= 0 and write.state_epoch < state.state_epoch:
+        if 0 <= write.state_epoch < state.state_epoch:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         update = StateUpdate(state.snapshot_epoch, *write[1:])
         state_epoch = max(state.state_epoch, write.state_epoch)
-        fits = kept is not None and kept.updates < self.updates_per_snapshot
-        if kept is not None and fits and state_epoch == state.state_epoch:
+        if kept.updates < self.updates_per_snapshot and state_epoch == state.state_epoch:
             return self._update(key, kept, update)
-        epoch = state.snapshot_epoch + (kept is not None)
         whole = _updated(state, update)._replace(
-            snapshot_epoch=epoch, state_epoch=state_epoch, written_ms=now_ms
+            snapshot_epoch=state.snapshot_epoch + 1, state_epoch=state_epoch, written_ms=now_ms
         )
         return self._snapshot(key, whole)
 
@@ -204,6 +197,12 @@ class ShareStates:
             kept.updates -= 1
 
         return Stored((write_update_key(key), write_update(update)), undo)
+
+    def _find(self, key: StateKey) -> _Kept:
+        kept = self._kept.get(key)
+        if kept is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key} has not been initialized")
+        return kept
 
     def _put(self, key: StateKey, kept: _Kept | None) -> None:
         if kept is None:

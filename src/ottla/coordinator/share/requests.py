@@ -179,7 +179,7 @@ def _wrong(request: ShareGroupHeartbeatRequest) -> str:
     if request.member_epoch == JOINS and not names:
         return "SubscribedTopicNames must be set in first request."
     if request.member_epoch < LEAVES:
-        return f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -1."
+        return "MemberEpoch is invalid."
     texts = [request.member_id, request.rack_id or "", *(names or ())]
     if not all(map(is_recordable, texts)):
         return "A text of more than 32 KiB."
@@ -190,12 +190,7 @@ def describe(groups: Groups, group_id: str, topics: Topics) -> DescribedGroup:
     try:
         group = find_share_group(groups, group_id)
     except KafkaError as error:
-        return DescribedGroup(
-            error_code=error.code,
-            error_message=error.message,
-            group_id=group_id,
-            group_state="Dead",
-        )
+        return DescribedGroup(error_code=error.code, error_message=error.message, group_id=group_id)
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
