@@ -88,6 +88,10 @@ class Worker:
         faulthandler.dump_traceback_later(HANGS_S, exit=True, file=self.nowhere)
         return not self.ending
 
+    def dawdle(self) -> None:
+        """Between two steps that belong together, for as long as the faults need to hit there."""
+        time.sleep(self.chance.uniform(0, 0.03))
+
     # Writing
 
     def producer(self) -> Producer:
@@ -159,7 +163,9 @@ class Worker:
             for topic, key, value, partition in placed:
                 producer.produce(topic, value, key, partition, on_delivery=self.delivered)
             if offsets is not None:
+                self.dawdle()
                 producer.send_offsets_to_transaction(*offsets, CALL_S)
+                self.dawdle()
             if offsets is None and self.chance.random() < ABORTED_SHARE:
                 producer.flush(CALL_S)
                 self.abort(producer, name)
@@ -233,6 +239,7 @@ class Worker:
         except KafkaException as error:
             self.journal("note", f"commit: {error.args[0].name()}")
             return
+        self.dawdle()
         self.write(producer, read)
         producer.flush(CALL_S)
 
@@ -241,7 +248,9 @@ class Worker:
     ) -> None:
         self.write(producer, read)
         if producer.flush(CALL_S):
-            raise SystemExit("not delivered: the next of this name begins at the committed offset")
+            self.journal("error", "not delivered: the next begins at the committed offset")
+            sys.exit(FATAL_EXIT)
+        self.dawdle()
         try:
             consumer.commit(offsets=next_offsets(read), asynchronous=False)
         except KafkaException as error:
