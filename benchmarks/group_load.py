@@ -21,6 +21,10 @@ from typing import TypeVar
 from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import consumer_group_heartbeat as heartbeats
+from ottla.wire.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.join_group import (
     JoinGroupRequest,
@@ -45,7 +49,7 @@ SESSION_MS = 45_000
 REBALANCE_MS = 60_000
 PATIENCE_S = 90.0
 RECEIVE_BYTES = 1 << 16
-JOIN_V, SYNC_V, HEARTBEAT_V, LEAVE_V, CONSUMER_HEARTBEAT_V = 5, 3, 3, 3, 1
+FIND_V, JOIN_V, SYNC_V, HEARTBEAT_V, LEAVE_V, CONSUMER_HEARTBEAT_V = 2, 5, 3, 3, 3, 1
 
 R = TypeVar("R", bound=Message)
 
@@ -240,6 +244,7 @@ class Group:
 
 async def run(kind: type[Member], port: int, topic: str, members: int) -> dict[str, float]:
     group = Group(kind, port, topic, partitions=members)
+    await coordinator_is_there(port, group.name)
     start = time.perf_counter()
     group.add(members - 1)
     first_ms = await group.settled_ms(start)
@@ -255,6 +260,22 @@ async def run(kind: type[Member], port: int, topic: str, members: int) -> dict[s
         member.leaving.set()
     await asyncio.gather(*group.lives)
     return {"start_ms": first_ms, "join_ms": join_ms, "leave_ms": leave_ms}
+
+
+async def coordinator_is_there(port: int, group: str) -> None:
+    """The first question makes the broker create the topic of its groups: not a part of this."""
+    line = Line()
+    await line.open(port)
+    deadline = time.perf_counter() + PATIENCE_S
+    request = FindCoordinatorRequest(group)
+    while True:
+        answer = await line.call(request, ApiKey.FIND_COORDINATOR, FIND_V, FindCoordinatorResponse)
+        if answer.error_code == ErrorCode.NONE:
+            break
+        if time.perf_counter() > deadline:
+            check(answer.error_code)
+        await asyncio.sleep(0.05)
+    line.close()
 
 
 def check(code: int) -> None:

@@ -17,7 +17,7 @@ NAMES = {"classic": "classic group", "consumer": "KIP-848 group"}
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """The classic figure of the start has group.initial.rebalance.delay.ms (3 s) in it."""
+    """Brokers wait for no further members of a new group: group.initial.rebalance.delay.ms is 0."""
 
     protocol: str
 
