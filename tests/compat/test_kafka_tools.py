@@ -10,6 +10,7 @@ import pytest
 from compat_confluent import consumer, make_topic, produce, read_all, take
 from compat_raw import KEYS, RawClient
 from compat_tools import attempt, run
+from confluent_kafka import Producer
 
 pytestmark = [pytest.mark.maven, pytest.mark.timeout(300)]
 
@@ -86,6 +87,95 @@ def test_consumer_groups(bootstrap: str, topic_name: str, group_name: str) -> No
     assert "Successful" in deleted
     assert "was successful" in groups("--delete", *named)
     assert group_name not in groups("--list").split()
+
+
+def test_transactions(bootstrap: str, topic_name: str) -> None:
+    make_topic(bootstrap, topic_name)
+    server = ("--bootstrap-server", bootstrap)
+
+    def transactions(*arguments: str) -> str:
+        return run("TransactionsCommand", *server, *arguments).output
+
+    def row(table: str, word: str) -> dict[str, str]:
+        header, *lines = (line.rstrip("\t").split("\t") for line in table.splitlines())
+        (found,) = (line for line in lines if word in map(str.strip, line))
+        cells = dict(zip(header, found, strict=False))
+        return {name.strip(): cell.strip() for name, cell in cells.items()}
+
+    name = f"tx-{topic_name}"
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic_name, b"x", partition=0)
+    producer.flush(30)
+    assert row(transactions("list"), name)["TransactionState"] == "Ongoing"
+    described = row(transactions("describe", "--transactional-id", name), name)
+    assert described["TopicPartitions"] == f"{topic_name}-0"
+    place = ("--topic", topic_name, "--partition", "0")
+    producer_id = described["ProducerId"]
+    active = row(transactions("describe-producers", *place), producer_id)
+    assert active["CurrentTransactionStartOffset"] == "0"
+    hanging = ("find-hanging", "--broker-id", "0", "--max-transaction-timeout", "0")
+    assert topic_name not in transactions(*hanging)
+    transactions("abort", *place, "--start-offset", "0")
+    active = row(transactions("describe-producers", *place), producer_id)
+    assert active["CurrentTransactionStartOffset"] == "None"
+    transactions("forceTerminateTransaction", "--transactionalId", name)
+    matched = transactions("list", "--transactional-id-pattern", f"{name}.*")
+    assert row(matched, name)["TransactionState"] in ("Empty", "CompleteAbort")
+    unknown = attempt("TransactionsCommand", *server, "describe", "--transactional-id", "nobody")
+    assert unknown.code == 1
+    assert "the ID could not be found" in unknown.errors
+
+
+def test_groups_of_every_type(bootstrap: str, topic_name: str, group_name: str) -> None:
+    make_topic(bootstrap, topic_name)
+    produce(bootstrap, topic_name, [{"value": "x"}])
+    server = ("--bootstrap-server", bootstrap)
+    reader = consumer(bootstrap, group_id=group_name)
+    reader.subscribe([topic_name])
+    reader.commit(message=take(reader, 1)[-1], asynchronous=False)
+    reader.close()
+    share_name = f"{group_name}-share"
+    reset = ("--reset-offsets", "--to-earliest", "--topic", topic_name, "--execute")
+    run("consumer.group.ShareGroupCommand", *server, *reset, "--group", share_name)
+
+    def groups(*arguments: str) -> dict[str, list[str]]:
+        _, *lines = run("GroupsCommand", *server, "--list", *arguments).lines
+        return {name: rest for name, *rest in map(str.split, lines)}
+
+    listed = groups()
+    assert listed[group_name] == ["Classic", "consumer"]
+    assert listed[share_name] == ["Share", "share"]
+    assert share_name not in groups("--consumer")
+    assert set(groups("--share")) & {group_name, share_name} == {share_name}
+
+
+def test_share_groups(bootstrap: str, topic_name: str, group_name: str) -> None:
+    make_topic(bootstrap, topic_name)
+    produce(bootstrap, topic_name, [{"value": str(i)} for i in range(10)])
+    server = ("--bootstrap-server", bootstrap)
+    named = ("--group", group_name)
+
+    def shares(*arguments: str) -> str:
+        return run("consumer.group.ShareGroupCommand", *server, *arguments).output
+
+    def start(table: str) -> str:
+        return next(line.split()[3] for line in table.splitlines() if topic_name in line)
+
+    reset = ("--reset-offsets", *named, "--topic", topic_name, "--execute")
+    assert start(shares(*reset, "--to-latest")) == "10"
+    assert start(shares(*reset, "--to-earliest")) == "0"
+    assert start(shares("--describe", *named)) == "0"
+    limit = ("--max-messages", "4", "--timeout-ms", "30000")
+    topic = ("--topic", topic_name)
+    read = run("consumer.ConsoleShareConsumer", *server, *topic, *named, *limit)
+    assert read.lines == ["0", "1", "2", "3"]
+    assert f"{group_name}" in shares("--list").split()
+    assert "Empty" in shares("--describe", *named, "--state")
+    assert "Successful" in shares("--delete-offsets", *named, *topic)
+    assert "was successful" in shares("--delete", *named)
+    assert group_name not in shares("--list").split()
 
 
 def test_configs(bootstrap: str, topic_name: str) -> None:
@@ -232,7 +322,6 @@ def test_what_comes_later_fails_cleanly(bootstrap: str) -> None:
     """Tools for what this broker does not serve yet say so and end; none of them hangs."""
     server = ("--bootstrap-server", bootstrap)
     for tool, arguments in (
-        ("TransactionsCommand", ("list",)),
         ("AclCommand", ("--list",)),
         ("MetadataQuorumCommand", ("describe", "--status")),
     ):

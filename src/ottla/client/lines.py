@@ -1,7 +1,7 @@
 """Plain blocking connections to brokers, for what librdkafka's admin client can't ask.
 
-A Line speaks to one broker, Lines to those of a cluster. TLS is done here, and SASL PLAIN; who
-needs another mechanism is told so.
+A Line speaks to one broker, Lines to those of a cluster. TLS is done here, SASL PLAIN and SCRAM;
+who needs another mechanism is told so.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from ottla.client.delivery import Setting
+from ottla.client.scram import HASHES, Scram
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import APIS, ApiKey
 from ottla.wire.connection import ProtocolError
@@ -135,10 +136,11 @@ class Line:
         if "SASL" not in _protocol(self._settings):
             return
         mechanism = str(self._settings.get("sasl.mechanism", "GSSAPI"))
-        if mechanism != "PLAIN":
+        if mechanism != "PLAIN" and mechanism not in HASHES:
+            known = ", ".join(("PLAIN", *HASHES))
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_SASL_MECHANISM,
-                f"this command knows SASL PLAIN only, not {mechanism}",
+                f"this command knows SASL {known}, not {mechanism}",
             )
         hands = self.call(
             SaslHandshakeRequest(mechanism=mechanism), ApiKey.SASL_HANDSHAKE, SaslHandshakeResponse
@@ -146,12 +148,21 @@ class Line:
         check(hands.error_code, f"{self.address} does not offer SASL {mechanism}")
         user = str(self._settings.get("sasl.username", ""))
         password = str(self._settings.get("sasl.password", ""))
+        if mechanism == "PLAIN":
+            self._say(f"\0{user}\0{password}".encode())
+            return
+        scram = Scram(mechanism, user, password)
+        scram.verify(self._say(scram.final(self._say(scram.first()))))
+
+    def _say(self, words: bytes) -> bytes:
+        """One step of an authentication: ours, and the broker's answer."""
         answer = self.call(
-            SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode()),
+            SaslAuthenticateRequest(auth_bytes=words),
             ApiKey.SASL_AUTHENTICATE,
             SaslAuthenticateResponse,
         )
         check(answer.error_code, answer.error_message)
+        return answer.auth_bytes
 
 
 class Lines:

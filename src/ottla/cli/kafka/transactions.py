@@ -165,6 +165,8 @@ def abort(admin: Admin, given: Namespace) -> None:
 
 def _refused(spec: str, error: KafkaError) -> KafkaError:
     reason = f"due to unexpected error: {message_of(error)}"
+    if error.code == ErrorCode.INVALID_PRODUCER_EPOCH:
+        reason = "due an invalid producer epoch"
     return KafkaError(error.code, f"WriteTxnMarkers request with {spec} failed {reason}")
 
 
