@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,53 @@ def test_describe_a_group_with_members(groups: Tool, five: str, live: str) -> No
         "#MEMBERS",
     ]
     assert state.split()[-3:] == ["range", "Stable", "1"]
+
+
+def test_a_group_of_kip_848(groups: Tool, bootstrap: str, five: str, group: str) -> None:
+    settings = {"client.id": "me", "group.protocol": "consumer"}
+    with Consumer(
+        bootstrap, five, group=group, auto_offset_reset="earliest", settings=settings
+    ) as consumer:
+        consumer.take(5)
+        words = ("--describe", "--group", group, "--verbose")
+        header, row = groups(*words, "--members").lines[1:]
+        assert header.split()[-4:] == [
+            "CURRENT-EPOCH",
+            "CURRENT-ASSIGNMENT",
+            "TARGET-EPOCH",
+            "TARGET-ASSIGNMENT",
+        ]
+        epoch, current, target_epoch, target = row.split()[-4:]
+        assert (current, target) == (f"{five}:0", f"{five}:0")
+        assert epoch == target_epoch
+        header, row = groups(*words, "--state").lines[1:]
+        assert header.split()[-3:] == ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH", "#MEMBERS"]
+        assert row.split()[-5:-3] == ["uniform", "Stable"]
+        assert row.split()[-3:] == [epoch, epoch, "1"]
+    assert [group, "Consumer", "Empty"] in [
+        each.split() for each in groups("--list", "--state", "--type", "consumer").lines
+    ]
+
+
+def test_members_of_both_protocols(groups: Tool, bootstrap: str, admin: Admin, topic: str) -> None:
+    """A classic member of a group of KIP-848 is shown as one that is to be upgraded."""
+    admin.topics.create(topic, 2)
+    group = f"group-{topic}"
+    new = {"client.id": "new", "group.protocol": "consumer"}
+    old = {"client.id": "old", "group.protocol": "classic"}
+    with (
+        Consumer(bootstrap, topic, group=group, settings=new) as first,
+        Consumer(bootstrap, topic, group=group, settings=old) as second,
+    ):
+        deadline = time.monotonic() + 30
+        rows: list[list[str]] = []
+        while len(rows) < 2 and time.monotonic() < deadline:
+            first.poll(0.1)
+            second.poll(0.1)
+            lines = groups("--describe", "--group", group, "--members", "--verbose").lines
+            rows = [each.split() for each in lines if group in each]
+        assert lines[1].split()[-1] == "UPGRADED"
+        assert sorted((row[3], row[-1]) for row in rows) == [("new", "true"), ("old", "false")]
 
 
 def test_a_group_nobody_knows(groups: Tool) -> None:

@@ -17,7 +17,7 @@ _NO_BINDING: Final = "n,,"
 
 
 class Scram:
-    """What a client says: `first`, `final` to the broker's challenge; then `verify` its last word."""
+    """What a client says: `first`, `final` to a challenge; `verify` the broker's last word."""
 
     def __init__(self, mechanism: str, user: str, password: str, nonce: str | None = None) -> None:
         self._hash = HASHES[mechanism]
