@@ -10,7 +10,12 @@ indented were written here:
 Events (options are key=value, and stay as they were for a client until changed):
 
     join a b ...        clients join; group= session= rebalance= protocols=range:t,u/roundrobin:t
-                        instance= version= type=
+                        instance= version= type= owns=t-0,t-1 (for once)
+    beat a b ...        ConsumerGroupHeartbeat (KIP-848): joins, or goes on with what was told;
+                        topics=t,u regex= assignor= instance= rebalance= version= epoch= full=1
+                        owns=t-0,t-1 (what it says it holds; `-`: does not say)
+    quit a              leaves by a heartbeat; for=a-while is epoch -2
+    topics t=4 u=2      the topics of the cluster from now on, with their partitions
     sync a b ...        the leader says who gets what: a=t-0,t-1 b=t-2
     heartbeat a         leave a b       (leave instance=i leaves by the instance alone)
     commit a t-0=5      generation=-1 commits as a consumer without a group; metadata=
@@ -36,20 +41,24 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from transcript_records import named, shown_assignment, shown_record, topic_id, topic_partitions
+
+from ottla.coordinator.consumer.describing import described as described_consumer
+from ottla.coordinator.consumer.embedded import read_assignment, write_assignment
+from ottla.coordinator.consumer.group import ConsumerGroup
 from ottla.coordinator.describing import described, described_unknown, listed
-from ottla.coordinator.group import GroupConfig
-from ottla.coordinator.keys import (
-    GroupKey,
-    OffsetKey,
-    read_group_value,
-    read_key,
-    read_offset_value,
-)
+from ottla.coordinator.group import Group, GroupConfig
+from ottla.coordinator.kinds import Topics, TopicView
 from ottla.coordinator.outcome import Outcome
 from ottla.coordinator.shard import GroupShard
 from ottla.errors import ErrorCode
 from ottla.records.record import Record
+from ottla.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from ottla.wire.messages.consumer_protocol_subscription import TopicPartition as OwnedTopic
 from ottla.wire.messages.delete_groups import DeleteGroupsResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.join_group import (
@@ -84,6 +93,7 @@ from ottla.wire.messages.txn_offset_commit import (
 )
 from ottla.wire.primitives import ZERO_UUID, Message, Writer
 
+ONCE = ("epoch", "owns", "full", "id")  # options of `beat` that do not stay
 START_MS = 1_700_000_000_000
 
 
@@ -94,6 +104,8 @@ class Client:
     name: str
     member_id: str = ""
     generation: int = -1
+    epoch: int = 0
+    owned: list[str] = field(default_factory=list)
     protocol: str | None = None
     options: dict[str, str] = field(default_factory=dict)
 
@@ -118,11 +130,14 @@ class Play:
         self.failure: ErrorCode | None = None
         self.config = GroupConfig()
         self.numbers = itertools.count(1)
+        self.topics = Topics({name: TopicView(topic_id(name), 4) for name in "tu"})
         self.shard = self.new_shard()
         self.shard.loaded(self.now_ms)
 
     def new_shard(self) -> GroupShard:
-        return GroupShard(0, config=self.config, uuid=lambda: str(next(self.numbers)))
+        shard = GroupShard(0, config=self.config, uuid=lambda: str(next(self.numbers)))
+        shard.topics = self.topics
+        return shard
 
     def client(self, name: str) -> Client:
         return self.clients.setdefault(name, Client(name))
@@ -141,7 +156,18 @@ class Play:
         return self.said
 
     def do_config(self, names: list[str], options: dict[str, str]) -> None:
-        self.config = replace(self.config, **{key: int(value) for key, value in options.items()})
+        consumer = self.config.consumer
+        for key in [each for each in options if each.startswith("consumer_")]:
+            value, name = options.pop(key), key.removeprefix("consumer_")
+            if hasattr(consumer.timeouts, name):
+                consumer = replace(
+                    consumer, timeouts=replace(consumer.timeouts, **{name: int(value)})
+                )
+            else:
+                number = int(value) if value.isdecimal() else value
+                consumer = replace(consumer, **{name: number})  # type: ignore[arg-type]
+        numbers = {key: int(value) for key, value in options.items()}
+        self.config = replace(self.config, consumer=consumer, **numbers)  # type: ignore[arg-type]
         self.shard.config = self.config
 
     def do_wait(self, names: list[str], options: dict[str, str]) -> None:
@@ -169,14 +195,74 @@ class Play:
     def do_fail(self, names: list[str], options: dict[str, str]) -> None:
         self.failure = ErrorCode[names[0]]
 
+    def do_topics(self, names: list[str], options: dict[str, str]) -> None:
+        self.topics = Topics(
+            {name: TopicView(topic_id(name), int(count)) for name, count in options.items()}
+        )
+        self.shard.topics = self.topics
+
+    def do_beat(self, names: list[str], options: dict[str, str]) -> None:
+        for name in names:
+            client = self.client(name)
+            client.options |= {k: v for k, v in options.items() if k not in ONCE}
+            joins = client.epoch == 0 or options.get("epoch") == "0"
+            if joins:
+                client.owned = []
+            says_all = joins or "topics" in options or "regex" in options or "full" in options
+            owned: list[str] | None = client.owned
+            if "owns" in options:
+                owned = None if options["owns"] == "-" else options["owns"].split(",")
+            self.carry_out(self.beat(client, options, says_all, owned))
+
+    def beat(
+        self, client: Client, options: dict[str, str], says_all: bool, owned: list[str] | None
+    ) -> Outcome:
+        topics = client.option("topics", "t").split(",") if says_all else None
+        if says_all and "regex" in client.options and "topics" not in client.options:
+            topics = None
+        member_id = client.member_id or options.get("id", f"{client.name}-{next(self.numbers)}")
+        client.member_id = member_id
+        request = ConsumerGroupHeartbeatRequest(
+            client.group,
+            member_id,
+            int(options.get("epoch", client.epoch)),
+            client.instance,
+            rebalance_timeout=int(client.option("rebalance", "60000")) if says_all else -1,
+            subscribed_topic_names=topics,
+            subscribed_topic_regex=client.options.get("regex") if says_all else None,
+            server_assignor=client.options.get("assignor") if says_all else None,
+            topic_partitions=None if owned is None else topic_partitions(owned),
+        )
+        return self.send_beat(client, request)
+
+    def send_beat(self, client: Client, request: ConsumerGroupHeartbeatRequest) -> Outcome:
+        return self.shard.consumer_group_heartbeat(
+            request,
+            version=int(client.option("version", "1")),
+            client_id=client.name,
+            client_host="/127.0.0.1",
+            token=(client.name, "beat"),
+            now_ms=self.now_ms,
+        )
+
+    def do_quit(self, names: list[str], options: dict[str, str]) -> None:
+        for name in names:
+            client = self.client(name)
+            epoch = -2 if options.get("for") == "a-while" else -1
+            request = ConsumerGroupHeartbeatRequest(
+                client.group, client.member_id, epoch, client.instance
+            )
+            self.carry_out(self.send_beat(client, request))
+
     def do_forget_id(self, names: list[str], options: dict[str, str]) -> None:
         for name in names:
             self.client(name).member_id = ""
+            self.client(name).epoch = 0
 
     def do_join(self, names: list[str], options: dict[str, str]) -> None:
         for name in names:
             client = self.client(name)
-            client.options |= options
+            client.options |= {k: v for k, v in options.items() if k not in ONCE}
             request = JoinGroupRequest(
                 client.group,
                 int(client.option("session", "10000")),
@@ -184,7 +270,7 @@ class Play:
                 options.get("id", client.member_id),
                 client.instance,
                 client.option("type", "consumer"),
-                protocols(client.option("protocols", "range:t")),
+                protocols(client.option("protocols", "range:t"), client, options.get("owns")),
             )
             outcome = self.shard.join_group(
                 request,
@@ -200,7 +286,7 @@ class Play:
         for name in names:
             client = self.client(name)
             assignments = [
-                SyncGroupRequestAssignment(self.client(to).member_id, what.encode())
+                SyncGroupRequestAssignment(self.client(to).member_id, self.assignment(what))
                 for to, what in options.items()
             ]
             request = SyncGroupRequest(
@@ -215,6 +301,14 @@ class Play:
             self.carry_out(
                 self.shard.sync_group(request, version=5, token=(name, "sync"), now_ms=self.now_ms)
             )
+
+    def assignment(self, what: str) -> bytes:
+        """Words, or after `embedded:` what a real consumer's leader would say."""
+        if not what.startswith("embedded:"):
+            return what.encode()
+        pairs = [name.rsplit("-", 1) for name in what.removeprefix("embedded:").split(",")]
+        partitions = [(topic_id(topic), int(index)) for topic, index in pairs]
+        return write_assignment(partitions, self.topics, 0)
 
     def do_heartbeat(self, names: list[str], options: dict[str, str]) -> None:
         for name in names:
@@ -239,7 +333,7 @@ class Play:
 
     def do_commit(self, names: list[str], options: dict[str, str]) -> None:
         client = self.client(names[0])
-        generation = int(options.pop("generation", client.generation))
+        generation = int(options.pop("generation", client.epoch or client.generation))
         metadata = options.pop("metadata", None)
         group = options.pop("group", client.group)
         topics: dict[str, OffsetCommitRequestTopic] = {}
@@ -329,11 +423,17 @@ class Play:
     def do_list(self, names: list[str], options: dict[str, str]) -> None:
         for group in self.shard.groups.values():
             shown = listed(group)
-            self.say(f"{shown.group_id}: {shown.group_state} {shown.protocol_type}".rstrip())
+            kind = "" if shown.group_type == "classic" else f" ({shown.group_type})"
+            line = f"{shown.group_id}: {shown.group_state} {shown.protocol_type}".rstrip()
+            self.say(line + kind)
 
     def do_describe(self, names: list[str], options: dict[str, str]) -> None:
         for name in names:
             group = self.shard.groups.get(name)
+            if isinstance(group, ConsumerGroup):
+                self.describe_consumer(group)
+                continue
+            assert group is None or isinstance(group, Group)
             shown = described_unknown(name, 6) if group is None else described(group)
             code = "" if not shown.error_code else " " + ErrorCode(shown.error_code).name
             generation = "" if group is None else f" generation {group.generation}"
@@ -342,8 +442,25 @@ class Play:
             )
             for member in shown.members:
                 instance = f" ({member.group_instance_id})" if member.group_instance_id else ""
-                assignment = member.member_assignment.decode()
+                assignment = shown_assignment(member.member_assignment)
                 self.say(f"  {member.member_id}{instance} {assignment}".rstrip())
+
+    def describe_consumer(self, group: ConsumerGroup) -> None:
+        shown = described_consumer(group, self.topics, "uniform")
+        self.say(
+            f"{group.group_id}: {shown.group_state} epoch {shown.group_epoch}"
+            f" target {shown.assignment_epoch} {shown.assignor_name}"
+        )
+        for member in shown.members:
+            instance = f" ({member.instance_id})" if member.instance_id else ""
+            classic = "" if member.member_type == 1 else " classic"
+            owns = " ".join(
+                f"{each.topic_name}-{index}"
+                for each in member.assignment.topic_partitions
+                for index in each.partitions
+            )
+            epoch = f"epoch {member.member_epoch}"
+            self.say(f"  {member.member_id}{instance}{classic} {epoch} {owns}".rstrip())
 
     # -- what comes of them
 
@@ -374,10 +491,12 @@ class Play:
 
     def shown(self, name: str, message: Message) -> str:
         match message:
+            case ConsumerGroupHeartbeatResponse():
+                return self.shown_beat(self.client(name), message)
             case JoinGroupResponse():
                 return self.shown_join(self.client(name), message)
             case SyncGroupResponse(error_code=0):
-                return f"NONE gets {message.assignment.decode() or 'nothing'}"
+                return f"NONE gets {self.assigned(message.assignment) or 'nothing'}"
             case LeaveGroupResponse(error_code=0):
                 return " ".join(ErrorCode(member.error_code).name for member in message.members)
             case (
@@ -404,6 +523,32 @@ class Play:
                 return ErrorCode(message.error_code).name
         raise AssertionError(message)
 
+    def assigned(self, data: bytes) -> str:
+        """What the embedded protocol assigns, or the words that a scenario's leader said."""
+        if data[:1] == b"\0":
+            return ",".join(named(read_assignment(data, self.topics)))
+        return data.decode()
+
+    def shown_beat(self, client: Client, message: ConsumerGroupHeartbeatResponse) -> str:
+        code = ErrorCode(message.error_code)
+        if code is not ErrorCode.NONE:
+            if code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
+                client.epoch = 0
+            return f"{code.name} {message.error_message or ''}".rstrip()
+        if message.member_epoch < 0:
+            client.epoch = 0
+            return f"NONE epoch {message.member_epoch}"
+        client.member_id, client.epoch = message.member_id, message.member_epoch
+        if message.assignment is None:
+            return f"NONE epoch {message.member_epoch}"
+        client.owned = named(
+            (each.topic_id, index)
+            for each in message.assignment.topic_partitions
+            for index in each.partitions
+        )
+        owns = " ".join(client.owned) or "nothing"
+        return f"NONE {message.member_id} epoch {message.member_epoch} owns {owns}"
+
     def shown_join(self, client: Client, message: JoinGroupResponse) -> str:
         code = ErrorCode(message.error_code)
         if code is ErrorCode.MEMBER_ID_REQUIRED:
@@ -426,37 +571,23 @@ class Play:
         return line + (", skip assignment" if message.skip_assignment else "")
 
 
-def protocols(text: str) -> list[JoinGroupRequestProtocol]:
+def protocols(text: str, client: Client, owns: str | None) -> list[JoinGroupRequestProtocol]:
     """`range:t,u/roundrobin:t`: names in order of preference, each with its topics."""
     found = []
     for part in text.split("/"):
         name, _, topics = part.partition(":")
+        version = 0 if owns is None else 2
+        subscription = ConsumerProtocolSubscription(topics=topics.split(","))
+        if owns is not None:
+            subscription.generation_id = client.generation
+            for each in owns.split(","):
+                topic, index = each.rsplit("-", 1)
+                subscription.owned_partitions.append(OwnedTopic(topic, [int(index)]))
         writer = Writer()
-        writer.buffer += b"\x00\x00"
-        ConsumerProtocolSubscription(topics=topics.split(",")).write(writer, 0)
-        metadata = b"".join(bytes(piece) for piece in writer.finish())  # type: ignore[arg-type]
-        found.append(JoinGroupRequestProtocol(name, metadata))
+        writer.buffer += version.to_bytes(2, "big")
+        subscription.write(writer, version)
+        found.append(JoinGroupRequestProtocol(name, bytes(writer.buffer)))
     return found
-
-
-def shown_record(key: bytes, value: bytes | None) -> str:
-    match read_key(key):
-        case OffsetKey(group_id, topic, partition):
-            if value is None:
-                return f"- {group_id} {topic}-{partition}"
-            return f"+ {group_id} {topic}-{partition} {read_offset_value(value).offset}"
-        case GroupKey(group_id):
-            if value is None:
-                return f"- {group_id}"
-            group = read_group_value(value)
-            line = f"+ {group_id}: generation {group.generation}"
-            if not group.members:
-                return line + ", empty"
-            line += f", {group.protocol}, leader {group.leader},"
-            for member in group.members:
-                line += f" {member.member_id}={member.assignment.decode()}"
-            return line
-    raise AssertionError(key)
 
 
 def replay(written: str) -> str:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from ottla.coordinator.consumer.config import ConsumerConfig, Timeouts
-from ottla.coordinator.consumer.embedded import read_assignment
+from ottla.coordinator.consumer.embedded import read_assignment, write_assignment
 from ottla.coordinator.consumer.group import ConsumerGroup
 from ottla.coordinator.consumer.member import MemberState, TopicPartition
 from ottla.coordinator.group import Group, GroupConfig
@@ -301,8 +301,6 @@ class ConsumerMachine(RuleBasedStateMachine):
         self.carry_out(self.shard.sync_group(request, version=5, token=token, now_ms=self.now_ms))
 
     def written(self, partitions: set[TopicPartition]) -> bytes:
-        from ottla.coordinator.consumer.embedded import write_assignment
-
         return write_assignment(partitions, self.topics, 2)
 
     # -- what else happens
@@ -533,17 +531,18 @@ class ConsumerMachine(RuleBasedStateMachine):
         assert set(group.owners) == wanted
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(6))
 def test_long_random_walk(seed: int) -> None:
     random = Random(seed)
     machine = ConsumerMachine()
     machine.mixed = machine.prefers_classic = seed % 2 == 1
-    for _ in range(600):
+    for step in range(600):
         walk(machine, random)
         machine.no_partition_has_two_owners()
         machine.no_two_consumers_work_on_the_same()
         machine.the_group_is_sound()
-        machine.what_is_stored_is_what_holds()
+        if step % 4 == 0:
+            machine.what_is_stored_is_what_holds()
         if random.random() < 0.01:
             machine.converge()
     machine.teardown()
@@ -566,5 +565,5 @@ def walk(machine: ConsumerMachine, random: Random) -> None:
     random.choices(list(steps), weights=list(steps.values()))[0]()
 
 
-ConsumerMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+ConsumerMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
 TestConsumerMachine = ConsumerMachine.TestCase

@@ -74,7 +74,9 @@ def join(group: ConsumerGroup, joining: Joining, turn: Turn) -> JoinGroupRespons
     bump = updated.topics != member.topics or (is_new and group.epoch == 0)
     refresh(group, turn, bump=bump)
     update_target(group, turn)
-    after = advance(group, member_id, owned, turn, changed=bump)
+    after = group.members[member_id]
+    if bump or not after.is_reconciled(group.target_epoch):
+        after = advance(group, after, owned, turn, changed=bump)
     group.cancel_timer(JOIN_MEMBER, member_id, turn)
     group.prolong(after, turn)
     group.set_timer(SYNC_MEMBER, after, after.rebalance_timeout_ms, turn)
@@ -144,7 +146,9 @@ def sync(group: ConsumerGroup, request: SyncGroupRequest, turn: Turn) -> SyncGro
         protocol,
     ):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if _has_to_rejoin(group, member):
+    revokes = member.state is MemberState.UNREVOKED_PARTITIONS
+    if member.member_epoch < group.epoch and not revokes:
+        # There is a new epoch to join. But who has something to give up is told that first.
         _await_join(group, member, turn)
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     group.cancel_timer(SYNC_MEMBER, member.member_id, turn)

@@ -86,7 +86,7 @@ def _is_blank(text: str | None) -> bool:
 class Beat:
     """One heartbeat, with who sent it. `member_id` is given to those who have none (v0)."""
 
-    __slots__ = ("client_host", "client_id", "member_id", "owned", "request")
+    __slots__ = ("client_host", "client_id", "member_id", "request")
 
     def __init__(
         self,
@@ -100,7 +100,17 @@ class Beat:
         self.member_id = member_id
         self.client_id = client_id
         self.client_host = client_host
-        self.owned = _owned(request)
+
+    @property
+    def owned(self) -> frozenset[TopicPartition] | None:
+        """What the member says it holds; looked at only while there is something to reconcile."""
+        if self.request.topic_partitions is None:
+            return None
+        return frozenset(
+            (topic.topic_id, index)
+            for topic in self.request.topic_partitions
+            for index in topic.partitions
+        )
 
     @property
     def says_all(self) -> bool:
@@ -108,20 +118,12 @@ class Beat:
         request = self.request
         return (
             request.rebalance_timeout != -1
-            and self.owned is not None
+            and request.topic_partitions is not None
             and (
                 request.subscribed_topic_names is not None
                 or request.subscribed_topic_regex is not None
             )
         )
-
-
-def _owned(request: ConsumerGroupHeartbeatRequest) -> frozenset[TopicPartition] | None:
-    if request.topic_partitions is None:
-        return None
-    return frozenset(
-        (topic.topic_id, index) for topic in request.topic_partitions for index in topic.partitions
-    )
 
 
 def heartbeat(group: ConsumerGroup, beat: Beat, turn: Turn) -> ConsumerGroupHeartbeatResponse:
@@ -134,7 +136,9 @@ def heartbeat(group: ConsumerGroup, beat: Beat, turn: Turn) -> ConsumerGroupHear
     bump = _subscribe(group, member, updated, turn, is_new=is_new)
     refresh(group, turn, bump=bump)
     update_target(group, turn)
-    after = advance(group, updated.member_id, beat.owned, turn, changed=bump)
+    after = group.members[updated.member_id]
+    if bump or not after.is_reconciled(group.target_epoch):
+        after = advance(group, after, beat.owned, turn, changed=bump)
     group.prolong(after, turn)
     response = ConsumerGroupHeartbeatResponse(
         member_id=after.member_id,
@@ -169,17 +173,17 @@ def _find_member(group: ConsumerGroup, beat: Beat, turn: Turn) -> tuple[Consumer
             if not joins:
                 raise unknown_member(group, beat.member_id)
             return ConsumerMember(beat.member_id), True
-        _check_epoch(member, request.member_epoch, beat.owned)
+        _check_epoch(member, beat)
         return member, False
     member = static_member(group, request.instance_id)
     if joins:
         if member is None:
             return ConsumerMember(beat.member_id), True
         if member.classic is None:
-            _check_released(member, request.instance_id)
+            _check_released(member, request.instance_id, beat.member_id)
         return take_over(group, member, beat.member_id, turn), False
     member = check_static(group, request.instance_id, beat.member_id)
-    _check_epoch(member, request.member_epoch, beat.owned)
+    _check_epoch(member, beat)
     return member, False
 
 
@@ -209,23 +213,21 @@ def unknown_member(group: ConsumerGroup, member_id: str) -> KafkaError:
     )
 
 
-def _check_released(member: ConsumerMember, instance_id: str) -> None:
+def _check_released(member: ConsumerMember, instance_id: str, member_id: str) -> None:
     if member.member_epoch != LEAVE_STATIC_EPOCH:
         raise KafkaError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
-            f"Static member {member.member_id} with instance id {instance_id} "
+            f"Static member {member_id} with instance id {instance_id} "
             f"cannot join the group because the instance id is owned by {member.member_id} member.",
         )
 
 
-def _check_epoch(
-    member: ConsumerMember, epoch: int, owned: frozenset[TopicPartition] | None
-) -> None:
+def _check_epoch(member: ConsumerMember, beat: Beat) -> None:
     """The epoch before is let pass from a member that holds no more than it may: the answer with
     the new one may have been lost."""
-    known = member.member_epoch
+    epoch, known = beat.request.member_epoch, member.member_epoch
     if epoch in (JOIN_EPOCH, known):
-        if member.state is MemberState.UNKNOWN and (owned is None or owned):
+        if member.state is MemberState.UNKNOWN and beat.owned != frozenset():
             raise _fenced("The consumer group member is in a unknown state.")
         return
     if epoch > known:
@@ -233,6 +235,7 @@ def _check_epoch(
             f"The consumer group member has a greater member epoch ({epoch}) than the one "
             f"known by the group coordinator ({known})."
         )
+    owned = beat.owned
     lost = epoch == member.previous_epoch and owned is not None and owned <= member.assigned.keys()
     if not lost:
         raise _fenced(
@@ -267,6 +270,18 @@ def take_over(
 def _updated(member: ConsumerMember, beat: Beat) -> ConsumerMember:
     """The member with what this request says; what is null stays as it was."""
     request = beat.request
+    if (
+        request.subscribed_topic_names is None
+        and request.subscribed_topic_regex is None
+        and request.server_assignor is None
+        and request.rack_id is None
+        and request.rebalance_timeout == -1
+        and request.instance_id == member.instance_id
+        and beat.client_id == member.client_id
+        and beat.client_host == member.client_host
+        and member.classic is None
+    ):
+        return member  # as nearly every heartbeat is
     topics = member.topics
     if request.subscribed_topic_names is not None:
         named = frozenset(request.subscribed_topic_names)
@@ -309,19 +324,16 @@ def _subscribe(
 
 def advance(
     group: ConsumerGroup,
-    member_id: str,
+    member: ConsumerMember,
     owned: frozenset[TopicPartition] | None,
     turn: Turn,
     *,
     changed: bool,
 ) -> ConsumerMember:
     """One step towards the target, if there is one to take."""
-    member = group.members[member_id]
-    if not changed and member.is_reconciled(group.target_epoch):
-        return member
     goal = Goal(
         group.target_epoch,
-        group.target_of(member_id),
+        group.target_of(member.member_id),
         owned,
         group.topic_ids(member, turn.topics),
         changed,
@@ -334,7 +346,7 @@ def advance(
     if after.state is MemberState.UNREVOKED_PARTITIONS and after.classic is None:
         group.set_timer(REBALANCE, after, after.rebalance_timeout_ms, turn)
     else:
-        group.cancel_timer(REBALANCE, member_id, turn)
+        group.cancel_timer(REBALANCE, member.member_id, turn)
     return after
 
 

@@ -1,0 +1,173 @@
+"""A thousand members, of either protocol: bounds far above what it takes, so never flaky."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import pytest
+
+from ottla.coordinator.consumer import subscription
+from ottla.coordinator.consumer.group import ConsumerGroup
+from ottla.coordinator.group import GroupConfig
+from ottla.coordinator.kinds import Topics, TopicView
+from ottla.coordinator.shard import GroupShard
+from ottla.records.record import Record
+from ottla.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from ottla.wire.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+SIZE = 1_000
+TOPIC = b"t" * 16
+
+
+class Members:
+    """As many consumers as it takes, each with what it was last told."""
+
+    def __init__(self, partition_count: int) -> None:
+        numbers = itertools.count(1)
+        self.now_ms = 1_000_000
+        self.shard = GroupShard(0, config=GroupConfig(), uuid=lambda: str(next(numbers)))
+        self.shard.loaded(0)
+        self.shard.topics = Topics({"t": TopicView(TOPIC, partition_count)})
+        self.epochs: dict[str, int] = {}
+        self.owned: dict[str, list[int]] = {}
+        self.log: list[tuple[bytes, bytes | None]] = []
+
+    def beat(self, member_id: str) -> None:
+        joins = member_id not in self.epochs
+        owned = self.owned.get(member_id, [])
+        request = ConsumerGroupHeartbeatRequest(
+            "g",
+            member_id,
+            self.epochs.get(member_id, 0),
+            rebalance_timeout=60_000 if joins else -1,
+            subscribed_topic_names=["t"] if joins else None,
+            topic_partitions=[TopicPartitions(TOPIC, owned)] if owned else [],
+        )
+        outcome = self.shard.consumer_group_heartbeat(
+            request, version=1, client_id="c", client_host="/::1", token=0, now_ms=self.now_ms
+        )
+        self.log += outcome.records
+        response = outcome.replies[0][1]
+        assert isinstance(response, ConsumerGroupHeartbeatResponse)
+        assert response.error_code == 0, response
+        self.epochs[member_id] = response.member_epoch
+        if response.assignment is not None:
+            self.owned[member_id] = [
+                index
+                for topic in response.assignment.topic_partitions
+                for index in topic.partitions
+            ]
+
+    def converge(self) -> int:
+        """How many rounds of heartbeats, five seconds apart, it takes."""
+        group = self.shard.groups["g"]
+        for rounds in range(20):
+            if group.state_name == "Stable":
+                return rounds
+            self.now_ms += 5_000
+            for member_id in list(self.epochs):
+                self.beat(member_id)
+        raise AssertionError("no end")
+
+
+def test_a_thousand_consumers_converge(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed = count_calls(monkeypatch, "uniform")
+    members = Members(3 * SIZE)
+    began = time.process_time()
+    for number in range(SIZE):
+        members.beat(f"m{number}")
+    rounds = members.converge()
+    joined_s = time.process_time() - began
+    assert rounds <= 4
+    assert len(computed) == 2  # of the first member alone, and of all of them
+    sizes = {len(owned) for owned in members.owned.values()}
+    assert sizes == {3}
+    assert joined_s < 20
+
+    before = len(members.log)
+    began = time.process_time()
+    for member_id in list(members.epochs):
+        members.beat(member_id)
+    stable_s = time.process_time() - began
+    assert len(members.log) == before
+    assert stable_s < 5  # it takes a few microseconds for each
+
+    members.now_ms += 5_000
+    members.beat("late")
+    assert members.converge() <= 4
+    assert len(computed) == 3  # once for the one who came, not once for each heartbeat
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:
+    calls: list[int] = []
+    assign = subscription.ASSIGNORS[name]
+
+    def counting(*arguments: object) -> object:
+        calls.append(1)
+        return assign(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(subscription, "ASSIGNORS", {**subscription.ASSIGNORS, name: counting})
+    return calls
+
+
+def test_a_thousand_classic_members_join_and_sync() -> None:
+    numbers = itertools.count(1)
+    config = GroupConfig(initial_rebalance_delay_ms=1)
+    shard = GroupShard(0, config=config, uuid=lambda: str(next(numbers)))
+    shard.loaded(0)
+    began = time.process_time()
+    for number in range(SIZE):
+        shard.join_group(
+            JoinGroupRequest(
+                "g", 10_000, 60_000, "", None, "consumer", [JoinGroupRequestProtocol("r", b"")]
+            ),
+            version=3,
+            client_id=f"c{number}",
+            client_host="/::1",
+            token=number,
+            now_ms=0,
+        )
+    replies: list[JoinGroupResponse] = []
+    for now_ms in range(1, 100):
+        outcome = shard.expire(now_ms)
+        replies += [m for _, m in outcome.replies if isinstance(m, JoinGroupResponse)]
+        if replies:
+            break
+    assert len(replies) == SIZE
+    ids = [reply.member_id for reply in replies]
+    leader = replies[0].leader
+    shared = [SyncGroupRequestAssignment(member_id, b"a") for member_id in ids]
+    synced = 0
+    for member_id in [each for each in ids if each != leader] + [leader]:
+        request = SyncGroupRequest(
+            "g", 1, member_id, assignments=shared if member_id == leader else []
+        )
+        synced += len(shard.sync_group(request, version=3, token=member_id, now_ms=200).replies)
+    took_s = time.process_time() - began
+    assert synced == SIZE
+    assert took_s < 20
+
+
+def test_a_group_of_a_thousand_is_loaded_again() -> None:
+    members = Members(SIZE)
+    for number in range(SIZE):
+        members.beat(f"m{number}")
+    members.converge()
+    again = GroupShard(0, config=GroupConfig(), uuid=str)
+    again.load(Record(key=key, value=value) for key, value in members.log)
+    again.loaded(members.now_ms)
+    old, new = members.shard.groups["g"], again.groups["g"]
+    assert isinstance(old, ConsumerGroup)
+    assert isinstance(new, ConsumerGroup)
+    assert new.members == old.members
+    assert new.owners == old.owners
