@@ -45,26 +45,26 @@ def owned(response: Any) -> list[int]:
 def test_a_group_outlives_its_broker(tmp_path: Path) -> None:
     async def first(client: Client) -> None:
         joined = await beat(client, "m", 0)
-        assert (joined.error_code, joined.member_epoch, owned(joined)) == (0, 1, [0, 1, 2])
+        assert (joined.error_code, joined.member_epoch, owned(joined)) == (0, 2, [0, 1, 2])
         assert joined.heartbeat_interval == 5_000
-        member: dict[str, Any] = {"member_id": "m", "generation_id_or_member_epoch": 1}
+        member: dict[str, Any] = {"member_id": "m", "generation_id_or_member_epoch": 2}
         assert await client.commit("g", 5, **member) == 0
         assert await client.commit("g", 5, version=8, **member) == ErrorCode.UNSUPPORTED_VERSION
-        member["generation_id_or_member_epoch"] = 2
+        member["generation_id_or_member_epoch"] = 3
         assert await client.commit("g", 5, **member) == ErrorCode.STALE_MEMBER_EPOCH
 
     async def second(client: Client) -> None:
         group = await described(client)
         assert (group.group_state, group.group_epoch, group.assignor_name) == (
             "Stable",
-            1,
+            2,
             "uniform",
         )
         assert group.authorized_operations > 0
         assert group.members[0].assignment.topic_partitions[0].topic_name == "t"
         assert group.members[0].target_assignment.topic_partitions[0].partitions == [0, 1, 2]
-        again = await beat(client, "m", 1)
-        assert (again.error_code, again.member_epoch, again.assignment) == (0, 1, None)
+        again = await beat(client, "m", 2)
+        assert (again.error_code, again.member_epoch, again.assignment) == (0, 2, None)
         assert await client.committed("g") == {0: 5}
 
     run(tmp_path, first, second)
@@ -77,8 +77,8 @@ def test_a_topic_that_grows_is_assigned_anew(tmp_path: Path) -> None:
         assert results["t"] is None
         topic_id = client.broker.image.topics["t"].id
         held = [TopicPartitions(topic_id, [0, 1, 2])]
-        grown = await beat(client, "m", 1, topic_partitions=held)
-        assert (grown.member_epoch, owned(grown)) == (2, [0, 1, 2, 3, 4])
+        grown = await beat(client, "m", 2, topic_partitions=held)
+        assert (grown.member_epoch, owned(grown)) == (3, [0, 1, 2, 3, 4])
 
     run(tmp_path, act, group_consumer_assignment_interval_ms="0")
 
@@ -92,7 +92,7 @@ def test_a_member_may_fetch_only_with_its_epoch(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await beat(client, "m", 0)
         assert await fetch(client, None, -1) == 0
-        assert await fetch(client, "m", 1) == 0
+        assert await fetch(client, "m", 2) == 0
         assert await fetch(client, "m", 0) == ErrorCode.STALE_MEMBER_EPOCH
         assert await fetch(client, "x", 1) == ErrorCode.UNKNOWN_MEMBER_ID
 

@@ -71,7 +71,7 @@ def join(group: ConsumerGroup, joining: Joining, turn: Turn) -> JoinGroupRespons
     is_new = member_id not in group.members
     if updated != member or is_new:
         group.put_member(updated, turn)
-    bump = updated.topics != member.topics or (is_new and group.epoch == 0)
+    bump = updated.topics != member.topics
     refresh(group, turn, bump=bump)
     update_target(group, turn)
     after = group.members[member_id]

@@ -45,7 +45,7 @@ def _described_member(group: ConsumerGroup, member: ConsumerMember, topics: Topi
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
-        subscribed_topic_regex=member.regex or None,
+        subscribed_topic_regex=member.regex,
         assignment=_assignment([*member.assigned, *member.revoking], topics),
         target_assignment=_assignment(group.target_of(member.member_id), topics),
         member_type=_CONSUMER_TYPE if member.classic is None else _CLASSIC_TYPE,

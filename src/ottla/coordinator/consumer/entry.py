@@ -38,7 +38,7 @@ def consumer_heartbeat(
     try:
         check_request(request, version, turn.config.consumer.assignors)
         if request.member_epoch < JOIN_EPOCH:
-            return leave(_existing(request.group_id, turn), request, turn)
+            return leave(_existing(request.group_id, turn, "Group"), request, turn)
         beat = Beat(request, member_id=member_id, client_id=client_id, client_host=client_host)
         if request.member_epoch > JOIN_EPOCH:
             return heartbeat(_existing(request.group_id, turn), beat, turn)
@@ -47,12 +47,12 @@ def consumer_heartbeat(
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
 
-def _existing(group_id: str, turn: Turn) -> ConsumerGroup:
+def _existing(group_id: str, turn: Turn, word: str = "Consumer group") -> ConsumerGroup:
     group = turn.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return group
     if group is None:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{word} {group_id} not found.")
     raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
 
 

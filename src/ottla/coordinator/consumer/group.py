@@ -64,7 +64,7 @@ class ConsumerGroup:
         self.kind: Kind = "consumer"
         self.group_id = group_id
         self.protocol_type: str | None = CONSUMER
-        self.epoch = 0
+        self.epoch = 1  # ahead of the target from the first: even of nothing there is a target
         self.metadata_hash = 0
         self.target_epoch = 0
         self.target_timestamp_ms = 0

@@ -318,8 +318,7 @@ def _subscribe(
     group.put_member(updated, turn)
     if updated.regex and updated.regex not in group.regexes:
         resolve(group, updated.regex, turn)
-    first = is_new and group.epoch == 0
-    return first or updated.topics != member.topics or updated.regex != member.regex
+    return updated.topics != member.topics or updated.regex != member.regex
 
 
 def advance(

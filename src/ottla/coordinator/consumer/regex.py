@@ -303,7 +303,7 @@ class _Parser:
                 raise _SyntaxError(f"invalid or unsupported group (?{self._peek()}")
         node = self._either()
         if not self._takes(")"):
-            raise _SyntaxError("missing )")
+            raise _SyntaxError("missing closing )")
         self.any_case = any_case
         self.depth -= 1
         return node
