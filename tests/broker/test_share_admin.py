@@ -163,6 +163,42 @@ def test_aborted_records_are_given_to_nobody_where_the_group_wants_it_so(tmp_pat
     run(tmp_path, act)
 
 
+def test_records_behind_aborted_ones_are_found_at_once(tmp_path: Path) -> None:
+    async def act(client: Client) -> None:
+        member = await queue(client, segment_bytes="1048576")
+        await configure(client.broker, "workers", **{"share.isolation.level": "read_committed"})
+        partition = client.broker.partitions.find(TOPIC, 0)
+        for sequence in range(3):
+            data = batch(
+                b"1" * 2000, producer_id=7, producer_epoch=0, base_sequence=sequence,
+                transactional=True,
+            )  # fmt: skip
+            partition.append(memoryview(bytearray(data)), NOW_MS, origin=Origin.COORDINATOR)
+        write_marker(
+            client.broker, TOPIC, 0, producer_id=7, producer_epoch=0, coordinator_epoch=0,
+            commit=False, transaction_version=1, now_ms=NOW_MS,
+        )  # fmt: skip
+        await member.send(2)
+        # One aborted batch at a time is all that fits into an answer.
+        assert await member.acquire(max_bytes=1000, max_wait=60_000) == [(3, 5, 1)]
+
+    run(tmp_path, act)
+
+
+def test_a_start_beyond_the_end_waits_for_it(tmp_path: Path) -> None:
+    async def act(client: Client) -> None:
+        member = await queue(client)
+        await member.heartbeat(-1)
+        assert code(await alter(client, (0, 3))) == "NONE"
+        await member.join()
+        await member.send(2)
+        assert await member.acquire() == []
+        await member.send(2)
+        assert await member.acquire() == [(3, 3, 1)]
+
+    run(tmp_path, act)
+
+
 def test_the_share_coordinator_answers_other_brokers(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         await queue(client)

@@ -33,7 +33,7 @@ class Reading:
         self._read: Read | None = None
         offset = shared.partition.fetch_offset()
         self._offset = -1 if offset is None else offset
-        if offset is not None:
+        if offset is not None and offset <= shared.log.high_watermark:
             self._read = shared.log.read(
                 offset, size_max=max(size_max, 0), isolation=isolation, whole_first_batch=first
             )
@@ -43,6 +43,11 @@ class Reading:
         """The bytes that were found; 0 where there is nothing to give, or too much in flight."""
         read = self._read
         return 0 if read is None or read.records is None else len(read.records)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether another read would begin elsewhere: what was found is for nobody."""
+        return bool(self.size) and self.shared.partition.fetch_offset() != self._offset
 
     def acquire(
         self, member_id: str, wanted: Wanted, now_ms: int

@@ -30,6 +30,7 @@ from ottla.wire.messages.share_fetch import (
     ShareFetchResponse,
 )
 
+LOOKS_MAX: Final = 16  # past reads of which every record was one of an aborted transaction
 RECORD_LIMIT: Final = 1  # share_acquire_mode: not one record more than max_records
 
 
@@ -141,7 +142,21 @@ class ShareFetch:
     def collect(self, *, last: bool) -> bool:
         """Read all partitions and, if that is enough, give their records to the member."""
         now_ms = self.broker.clock.now_ms()
-        group_id, member_id = self.session.member
+        failed = False
+        for _ in range(LOOKS_MAX):
+            readings, failed = self._read(now_ms)
+            size = sum(reading.size for _, reading in readings)
+            if not (last or failed or size >= max(self._request.min_bytes, 1)):
+                return False
+            if self._acquire(readings, now_ms):
+                return True
+            if not any(reading.is_stale for _, reading in readings):
+                break
+        return last or failed
+
+    def _read(self, now_ms: int) -> tuple[list[tuple[TopicPartition, Reading]], bool]:
+        """What there is in each partition, and whether one of them could not be read."""
+        group_id = self.session.member.group_id
         isolation = self.broker.shares.settings(group_id).isolation
         size, failed = 0, False
         readings: list[tuple[TopicPartition, Reading]] = []
@@ -158,13 +173,10 @@ class ShareFetch:
             readings.append((each, reading))
             size += reading.size
         self._wait_for([reading.shared for _, reading in readings])
-        if not (last or failed or size >= max(self._request.min_bytes, 1)):
-            return False
-        return self._acquire(readings, member_id, now_ms) or last or failed
+        return readings, failed
 
-    def _acquire(
-        self, readings: list[tuple[TopicPartition, Reading]], member_id: str, now_ms: int
-    ) -> bool:
+    def _acquire(self, readings: list[tuple[TopicPartition, Reading]], now_ms: int) -> bool:
+        member_id = self.session.member.member_id
         left, served = self._wanted.records_max, []
         for each, reading in readings:
             wanted = self._wanted._replace(records_max=left)

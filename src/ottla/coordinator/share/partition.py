@@ -357,6 +357,7 @@ class SharePartition:
             if run.change is change:
                 run.take_back()
                 self._deadline_ms = min(self._deadline_ms, run.deadline_ms)
+        self._runs.join()
 
     def _settle(self, run: Run, state: RecordState, change: Change) -> None:
         if state is RecordState.AVAILABLE:
