@@ -173,7 +173,7 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest, turn: Turn) -> Er
 def leave(
     group: ConsumerGroup, request: LeaveGroupRequest, version: int, turn: Turn
 ) -> LeaveGroupResponse:
-    """Members leave together. Those that speak the new protocol leave by a heartbeat."""
+    """Members leave together, and are then followed by one epoch."""
     identities = leaving(request, version)
     gone: dict[str, ConsumerMember] = {}
     codes: list[ErrorCode] = []
@@ -192,14 +192,16 @@ def leave(
 
 
 def _leaving_member(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
-    """An administrator removes a static member, of either protocol, by its instance alone."""
-    instance_id = identity.group_instance_id
-    if instance_id is not None and not identity.member_id:
+    """Of either protocol: this is also how an administrator removes members (KIP-345, KIP-800)."""
+    instance_id, member_id = identity.group_instance_id, identity.member_id
+    member = group.members.get(member_id)
+    if instance_id is not None:
         member = static_member(group, instance_id)
-        if member is None:
-            raise unknown_member(group, instance_id)
-        return member
-    return _member(group, identity.member_id, instance_id)[0]
+        if member_id:
+            member = check_static(group, instance_id, member_id)
+    if member is None:
+        raise unknown_member(group, instance_id or member_id)
+    return member
 
 
 def _member(
