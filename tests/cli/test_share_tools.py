@@ -59,7 +59,7 @@ def start_of(admin: Admin, group: str, topic: str) -> int | None:
     return found.start_offset
 
 
-def test_a_group_without_members(shares: Tool, five: str, empty: str) -> None:
+def test_a_group_without_members(shares: Tool, admin: Admin, five: str, empty: str) -> None:
     assert empty in shares("--list").lines
     header, *rows = shares("--list", "--state", "empty").lines
     assert header.split() == ["GROUP", "STATE"]
@@ -72,6 +72,7 @@ def test_a_group_without_members(shares: Tool, five: str, empty: str) -> None:
     assert row.split()[:4] == [empty, five, "0", "0"]
     verbose = shares("--describe", "--group", empty, "--verbose").lines
     assert verbose[1].split()[3] == "LEADER-EPOCH"
+    assert admin.groups.offsets(empty) == {}  # nothing is committed in a share group
     members = shares("--describe", "--group", empty, "--members")
     assert members.out == ""
     assert members.err == f"\nShare group '{empty}' has no active members.\n"

@@ -118,6 +118,21 @@ WRITTEN = {
         "0000 00 00 0263 032f68 02 0274 01 00000007 00"
         "01 00 10 01 00000006 02 06 72616e6765 02 01 00 00",
     ),
+    "member of KIP-848, as found in a log of Kafka 4.3.1": (
+        records.member_record(
+            "co-inst",
+            ConsumerMember(
+                "Y8mdkP2DQo2mr8clfmWn9Q",
+                instance_id="inst2",
+                client_id="me3",
+                client_host="/127.0.0.1",
+                rebalance_timeout_ms=300_000,
+                topics=frozenset(["t3"]),
+            ),
+        ),
+        "00050007636f2d696e7374001659386d646b503244516f326d7238636c666d576e3951",
+        "000006696e73743200046d65330b2f3132372e302e302e310203743301000493e000 01 00 01 00",
+    ),
 }
 
 

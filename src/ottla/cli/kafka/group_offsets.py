@@ -107,7 +107,9 @@ def _plan_of(
             print(f"\nError: No reset plan for group {name} found")
             return None
         return within_log(admin, wanted)
-    current = {each: found.offset for each, found in admin.groups.offsets(name).items()}
+    current: Plan = {}
+    if any(map(options.has, ("all-topics", "to-current", "shift-by"))):
+        current = {each: found.offset for each, found in admin.groups.offsets(name).items()}
     if options.has("all-topics"):
         partitions = list(current)
     else:

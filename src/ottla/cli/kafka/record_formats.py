@@ -25,7 +25,6 @@ from ottla.wire.primitives import (
 )
 
 _NUMBERS: Final = {"int8": "b", "int16": "h", "int32": "i", "int64": "q"}
-_ABSENT: Final = object()
 
 
 @dataclass(slots=True, frozen=True)
@@ -40,15 +39,11 @@ Kind = str | Many | tuple["Field", ...]
 
 @dataclass(slots=True, frozen=True)
 class Field:
-    """With a `tag` it stands behind the others, and is left out while it has its default.
-
-    `shown` is what is printed then; nothing if it says nothing.
-    """
+    """With a `tag` it stands behind the others, and is left out while it has its default."""
 
     name: str
     kind: Kind
     tag: int | None = None
-    shown: object = _ABSENT
 
 
 @dataclass(slots=True, frozen=True)
@@ -73,7 +68,7 @@ _MEMBER: Final = fields("groupId:string memberId:string")
 _SHARED: Final = fields("groupId:string topicId:uuid partition:int32")
 _PARTITIONS: Final = fields("topicId:uuid partitions:[int32]")
 _NAMED_PARTITIONS: Final = fields("topicId:uuid topicName:string partitions:[int32]")
-_OWNED: Final = (*_PARTITIONS, Field("assignmentEpochs", Many("int32"), 0, None))
+_OWNED: Final = (*_PARTITIONS, Field("assignmentEpochs", Many("int32"), 0))
 _EPOCHS: Final = fields("memberEpoch:int32 previousMemberEpoch:int32 state:int8")
 _TARGET_TIME: Final = Field("assignmentTimestamp", "int64", 0)
 _PROTOCOLS: Final = fields("name:string metadata:bytes")
@@ -111,7 +106,7 @@ GROUPS: Final = {
                 *fields("instanceId:string rackId:string clientId:string clientHost:string"),
                 *fields("subscribedTopicNames:[string] subscribedTopicRegex:string"),
                 *fields("rebalanceTimeoutMs:int32 serverAssignor:string"),
-                Field("classicMemberMetadata", _CLASSIC, 0, None),
+                Field("classicMemberMetadata", _CLASSIC, 0),
             )
         },
     ),
@@ -262,8 +257,7 @@ def _struct(reader: _Reader, kinds: Sequence[Field], position: int) -> tuple[dic
             found[field.name], position = _read(reader, field.kind, position)
     if reader.flexible:
         position = _tags(reader, {each.tag: each for each in kinds}, found, position)
-    shown = {each.name: found.get(each.name, each.shown) for each in kinds}
-    return {name: value for name, value in shown.items() if value is not _ABSENT}, position
+    return {each.name: found[each.name] for each in kinds if each.name in found}, position
 
 
 def _tags(

@@ -132,13 +132,10 @@ def member_record(group_id: str, member: ConsumerMember) -> RecordBytes:
     write_compact_nullable_string(value, member.regex)
     value += _INT32.pack(member.rebalance_timeout_ms)
     write_compact_nullable_string(value, member.assignor)
-    if member.classic is None:
-        value.append(0)
-    else:
-        struct = _classic_struct(member.classic)
-        write_uvarint(value, 1)
-        write_uvarint(value, _TAG)
-        _write_sized(value, struct)
+    # Null is written out: what misses is to Kafka a classic member without protocols.
+    write_uvarint(value, 1)
+    write_uvarint(value, _TAG)
+    _write_sized(value, b"\x00" if member.classic is None else _classic_struct(member.classic))
     return write_key(MEMBER, group_id, member.member_id), bytes(value)
 
 

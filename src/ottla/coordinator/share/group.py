@@ -104,7 +104,7 @@ class ShareGroup:
         return ErrorCode.GROUP_ID_NOT_FOUND  # its offsets are not committed, but acknowledged
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        return ErrorCode.GROUP_ID_NOT_FOUND
+        return ErrorCode.NONE  # who asks finds that nothing was committed
 
     def check_offset_delete(self) -> ErrorCode:
         return ErrorCode.GROUP_ID_NOT_FOUND
