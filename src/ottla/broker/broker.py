@@ -26,6 +26,7 @@ from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quotas import Quotas
 from ottla.broker.sessions import FetchSessions
 from ottla.broker.shares import Shares
+from ottla.broker.telemetry import Telemetry
 from ottla.broker.transactions import Transactions
 from ottla.clock import Clock, SystemClock
 from ottla.cluster.controller import Controller
@@ -68,6 +69,7 @@ class Broker:
         self.failed: asyncio.Event = asyncio.Event()  # nothing is left that could be served
         self.quotas = Quotas(config, self.clock)
         self.connection_rates = ConnectionRates(config)
+        self.telemetry = Telemetry()
         self._stopping = False
         self.metadata: Metadata
         self.controller: Controller

@@ -179,6 +179,7 @@ class ServerConfig:
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int
     transaction_remove_expired_transaction_cleanup_interval_ms: int
 
+    telemetry_max_bytes: int
     quota_window_num: int
     quota_window_size_seconds: int
     controller_quota_window_num: int

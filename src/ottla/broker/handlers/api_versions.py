@@ -29,6 +29,8 @@ SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 # librdkafka before 2.6 takes a broker that does not list Produce v0 for one without
 # compression (KAFKA-18659): listed from v0, although v0 to v2 are refused.
 PRODUCE_LISTED_FROM: Final = 0
+# Kafka shows these if it has a plug-in for clients' metrics, we if there is a subscription to them.
+TELEMETRY: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
 FEATURES_EPOCH: Final = 0  # counts changes of features; ours come with the program
 
 
@@ -43,7 +45,7 @@ def handle(ctx: Context, request: ApiVersionsRequest | None) -> ApiVersionsRespo
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         ctx.session.software = f"{name} {version}"
     return ApiVersionsResponse(
-        api_keys=[_listed(key) for key in sorted(SERVED)],
+        api_keys=[_listed(key) for key in sorted(SERVED) if key not in _hidden(ctx)],
         supported_features=[
             SupportedFeatureKey(each.name, _level_min(ctx, each), each.level_max)
             for each in FEATURES
@@ -58,6 +60,11 @@ def handle(ctx: Context, request: ApiVersionsRequest | None) -> ApiVersionsRespo
 def _level_min(ctx: Context, feature: Feature) -> int:
     """Clients before v4 choke on a range that begins with 0 (KAFKA-17011)."""
     return feature.level_min if ctx.version >= 4 else max(feature.level_min, 1)
+
+
+def _hidden(ctx: Context) -> frozenset[ApiKey]:
+    """Clients that see these ask every few minutes; so they do when somebody wants an answer."""
+    return frozenset() if ctx.broker.image.client_metrics_configs else TELEMETRY
 
 
 def _listed(key: int) -> ApiVersion:

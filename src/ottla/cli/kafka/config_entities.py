@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.cli.kafka.options import Options, UsageError
+from ottla.cli.kafka.tool import ToolError
 
 TYPES: Final = (
     "topics",
@@ -86,7 +87,7 @@ def _check(chosen: list[Entity]) -> None:
                 f" {each.name}"
             )
         if each.type == "ips" and each.name is not None and not _is_host(each.name):
-            raise UsageError(
+            raise ToolError(
                 "The entity name for ips must be a valid IP or resolvable host, but it is:"
                 f" {each.name}"
             )

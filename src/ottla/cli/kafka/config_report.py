@@ -25,16 +25,17 @@ def describe_configs(admin: Admin, chosen: list[Entity], *, everything: bool) ->
         describe_users(admin, chosen)
         return
     entity = chosen[0]
-    for name in _names(admin, entity):
+    for name in _names(admin, entity, everything=everything):
         _describe_one(admin, entity.type, name, everything=everything)
 
 
-def _names(admin: Admin, entity: Entity) -> list[str]:
+def _names(admin: Admin, entity: Entity, *, everything: bool) -> list[str]:
     """One, or all there are; the default of all brokers has the empty name."""
     if entity.default:
         return [""]
     if entity.name is not None:
-        if _exists(admin, entity.type, entity.name):
+        defaults = everything and entity.type in ("groups", "client-metrics")
+        if defaults or _exists(admin, entity.type, entity.name):
             return [entity.name]
         kind = entity.type.removesuffix("s")
         print(f"The {kind} '{entity.name}' doesn't exist and doesn't have dynamic config.")

@@ -112,7 +112,6 @@ METRICS: list[Row] = [
     ("metrics.sample.window.ms", LONG, 30000, ONE),
     ("kafka.metrics.reporters", LIST, (), list_of()),
     ("kafka.metrics.polling.interval.secs", INT, 10, ONE),
-    ("telemetry.max.bytes", INT, MIB, ONE),
 ]
 
 QUOTAS: list[Row] = [

@@ -321,6 +321,13 @@ OTTLA = [
 
 QUOTAS = [
     D(
+        "telemetry.max.bytes",
+        INT,
+        MIB,
+        at_least(1),
+        "The most metrics that a client may push at once (KIP-714), compressed as they come.",
+    ),
+    D(
         "quota.window.num",
         INT,
         11,

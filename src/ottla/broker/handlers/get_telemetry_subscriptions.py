@@ -1,0 +1,40 @@
+"""GetTelemetrySubscriptions (key 71), v0 (KIP-714).
+
+Tells a client which of its metrics to push, how often, and by which id to call itself and the
+subscription. One that asks again before its interval is over gets THROTTLING_QUOTA_EXCEEDED.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.context import Context
+from ottla.broker.telemetry import COMPRESSION_TYPES
+from ottla.errors import KafkaError
+from ottla.wire.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+
+
+def handle(
+    ctx: Context, request: GetTelemetrySubscriptionsRequest
+) -> GetTelemetrySubscriptionsResponse:
+    broker = ctx.broker
+    try:
+        instance = broker.telemetry.ask(
+            ctx.session,
+            ctx.client_id or "",
+            request.client_instance_id,
+            broker.image.client_metrics_configs,
+            ctx.now_ms,
+        )
+    except KafkaError as error:
+        return GetTelemetrySubscriptionsResponse(error_code=error.code)
+    return GetTelemetrySubscriptionsResponse(
+        client_instance_id=instance.id,
+        subscription_id=instance.subscription_id,
+        accepted_compression_types=list(COMPRESSION_TYPES),
+        push_interval=instance.interval_ms,
+        telemetry_max_bytes=broker.config.telemetry_max_bytes,
+        delta_temporality=True,
+        requested_metrics=instance.metrics,
+    )
