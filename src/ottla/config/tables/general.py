@@ -154,14 +154,14 @@ SOCKETS = [
         INT,
         500,
         at_least(1),
-        "Requests read and not yet answered before we stop reading more.",
+        "Accepted and not used: there is no queue between the network and the handlers.",
     ),
     D(
         "queued.max.request.bytes",
         LONG,
         -1,
         None,
-        "Bytes of requests read and not yet answered before we stop reading; -1 is no limit.",
+        "Accepted and not used: there is no queue between the network and the handlers.",
     ),
     D(
         "connection.failed.authentication.delay.ms",
