@@ -33,6 +33,9 @@ KEYS = {
     "describe_configs": 32, "alter_configs": 33, "describe_log_dirs": 35, "create_partitions": 37,
     "delete_groups": 42, "incremental_alter_configs": 44, "offset_delete": 47,
     "describe_user_scram_credentials": 50, "describe_cluster": 60, "describe_topic_partitions": 75,
+    "share_group_heartbeat": 76, "share_group_describe": 77, "share_fetch": 78,
+    "share_acknowledge": 79, "initialize_share_group_state": 83, "read_share_group_state": 84,
+    "write_share_group_state": 85, "describe_share_group_offsets": 90,
 }  # fmt: skip
 
 
