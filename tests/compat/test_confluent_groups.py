@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from compat_confluent import PATIENCE_S, consumer, make_topic, produce, take
-from compat_raw import RawClient
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
-CONSUMER_GROUP_HEARTBEAT = 68
 Until = Callable[[Callable[[], object], str], None]
 
 
@@ -272,28 +270,3 @@ def test_more_partitions_reach_the_group(
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_partitions([NewPartitions(topic_name, 3)])[topic_name].result(PATIENCE_S)
     until(lambda: len(members[0].assigned) == 3, "the new partitions are assigned")
-
-
-def test_consumer_group_protocol_works_or_does_no_harm(
-    bootstrap: str, topic_name: str, group_name: str
-) -> None:
-    """KIP-848 is a later issue. librdkafka waits in silence for a coordinator that speaks it;
-    the same group must then be usable with the classic protocol."""
-    make_topic(bootstrap, topic_name)
-    produce(bootstrap, topic_name, [{"value": "v"}])
-    reader = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": group_name, "group.protocol": "consumer",
-         "auto.offset.reset": "earliest", "enable.auto.commit": False}
-    )  # fmt: skip
-    reader.subscribe([topic_name])
-    with RawClient(bootstrap) as raw:
-        keys = {api.api_key for api in raw.call("api_versions", 0).api_keys}
-    if CONSUMER_GROUP_HEARTBEAT in keys:
-        assert take(reader, 1)[0].value() == b"v"
-    else:
-        assert reader.poll(3.0) is None
-    reader.close()
-    classic = consumer(bootstrap, group_id=group_name)
-    classic.subscribe([topic_name])
-    assert take(classic, 1)[0].value() == b"v"
-    classic.close()

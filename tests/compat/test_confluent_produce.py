@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -225,21 +224,3 @@ def test_topic_that_asks_for_its_own_compression(bootstrap: str, topic_name: str
     assert [m.value() for m in read_all(bootstrap, topic_name, 100, check_crcs=True)] == [
         record["value"].encode() for record in records
     ]
-
-
-def test_a_transactional_producer_works_or_is_refused_cleanly(
-    bootstrap: str, topic_name: str, unique: Callable[[str], str]
-) -> None:
-    """Transactions are a later issue: what matters here is an error, not a hang."""
-    make_topic(bootstrap, topic_name)
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": unique("tx")})
-    try:
-        producer.init_transactions(20)
-    except KafkaException:
-        produce(bootstrap, topic_name, [{"value": "an ordinary producer goes on"}])
-        return
-    producer.begin_transaction()
-    producer.produce(topic_name, "in a transaction")
-    producer.commit_transaction(PATIENCE_S)
-    got = read_all(bootstrap, topic_name, 1, isolation_level="read_committed")
-    assert got[0].value() == b"in a transaction"

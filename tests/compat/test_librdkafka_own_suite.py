@@ -24,7 +24,8 @@ LEFT_OUT = {
     "0009 0104 0105 0106 0117 0120 0121 0138 0139 0143": "no broker: librdkafka's own mock",
     "0144 0145 0146 0147 0148 0149 0150 0151 0152": "no broker: librdkafka's own mock",
     "0097 0124 0126 0133 0134 0135 0136 0142 0115 0119 0064": "TLS, SASL or ACLs",
-    "0098 0103 0129": "transactions",
+    "0098": "calls a transactional producer that is written in Java",
+    "0103": "creates topics with three replicas",
     "0077": "compaction",
     "0101": "several brokers",
     "0052 0107 0109 0111": "call kafka-topics.sh from a Kafka distribution",
@@ -38,6 +39,11 @@ LEFT_OUT = {
 # With connections that stall and break; one at a time. (Not 0088, which now and then hangs in its
 # own emulation of sockets while it refuses every connection to a broker.)
 SOCKET_TESTS = "0049,0068,0075,0076,0094"
+
+# Tests of groups, once more with the protocol of KIP-848 (the runner's own switch for it).
+NEW_PROTOCOL_TESTS = (
+    "0014,0029,0030,0033,0039,0041,0045,0056,0059,0067,0069,0070,0085,0102,0113,0118,0122,0130,0137"
+)
 
 # 0081_admin without what it has for ACLs, SCRAM, elections, and the group configs of KIP-848
 # (which do_test_IncrementalAlterConfigs and do_test_DescribeConfigs alter and describe).
@@ -109,3 +115,17 @@ def test_librdkafka_own_admin_tests(broker_with_four_partitions: Broker, tmp_pat
         if outcomes.get("0081_admin") != "PASSED":
             failed.append(f"{name} {outcomes}")
     assert not failed, "\n".join(failed)
+
+
+def test_librdkafka_own_tests_with_the_new_group_protocol(
+    broker_with_four_partitions: Broker, tmp_path: Path
+) -> None:
+    outcomes = run_suite(
+        broker_with_four_partitions,
+        tmp_path / "work",
+        TESTS=NEW_PROTOCOL_TESTS,
+        TEST_CONSUMER_GROUP_PROTOCOL="consumer",
+    )
+    failed = {name: text for name, text in outcomes.items() if text != "PASSED"}
+    assert not failed, "\n".join(f"{name} {text}" for name, text in failed.items())
+    assert len(outcomes) >= 19

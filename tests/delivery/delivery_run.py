@@ -185,8 +185,9 @@ class Run:
             return
         if fault.kind == "kill":
             self._broker.kill()
-        else:
-            self._broker.stop()
+        elif (exit_code := self._broker.stop()) not in (0, 143):  # a JVM says 128 + 15
+            log = self._broker.log_tail()
+            self.history.accidents.append(f"told to stop, the broker left with {exit_code}:\n{log}")
         self._at(later, self._restart_broker)
 
     def _resume_broker(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 from delivery_checks import records_through, summary, violations
 from delivery_run import Case, Run, seed_of_this_run
 
-SECONDS = 10.0
+SECONDS = 8.0
 RECORDS_MIN = 30
 CASES = [
     Case("at_most_once", "classic", "range"),

@@ -47,6 +47,6 @@ def test_a_broken_broker_is_found_out(fault: str, tmp_path: Path) -> None:
         broker.fault = fault
         return broker.start()
 
-    run = Run(Case("exactly_once"), 7, seconds=3.0, directory=tmp_path, launch=launch, calm_s=12.0)
+    run = Run(Case("exactly_once"), 7, seconds=2.0, directory=tmp_path, launch=launch, calm_s=12.0)
     found = violations(run())
     assert any(MUTANTS[fault] in one for one in found), found
