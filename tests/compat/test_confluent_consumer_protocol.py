@@ -135,9 +135,12 @@ def test_three_members_share_and_hand_over(
     produce(server, topic_name, [{"value": str(i), "partition": i % 6} for i in range(60)])
     until(lambda: sum(len(m.values) for m in members) >= 60, "60 records are read")
     assert sorted(int(v) for m in members for v in m.values) == list(range(60))
+    until(
+        lambda: describe(server, group_name).state == ConsumerGroupState.STABLE,
+        "the broker has heard from all members",
+    )
     described = describe(server, group_name)
     assert described.type == ConsumerGroupType.CONSUMER
-    assert described.state == ConsumerGroupState.STABLE
     assert described.partition_assignor == assignor
     members.pop().close()
     until(lambda: spread(members, 6), "two members share after one has left")

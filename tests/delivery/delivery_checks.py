@@ -244,6 +244,23 @@ def records_through(history: History) -> int:
     return len({record.value for record in history.visible(history.output)})
 
 
+def evidence(history: History) -> dict[str, int]:
+    """How much of each kind the checks had before them: none of it may be nothing."""
+    log = GroupLog().read(history.group_batches)
+    return {
+        "records through": records_through(history),
+        "batches read again": len(history.again),
+        "reads of committed records": len(history.committed_reads),
+        "moves of a high watermark": sum(map(len, history.series.values())),
+        "offsets committed": sum(map(len, log.offsets.values())),
+        "answers of OffsetFetch": sum(map(len, history.group_offsets.values())),
+        "assignments": len(log.generations) + len(log.holders),
+        "records observed": sum(
+            line[0] == "read" for name in history.observers for line in history.journals[name]
+        ),
+    }
+
+
 def summary(history: History) -> str:
     into: list[Record] = history.visible(history.input)
     out = history.visible(history.output)

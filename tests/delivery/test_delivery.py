@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from delivery_checks import records_through, summary, violations
+from delivery_checks import evidence, records_through, summary, violations
 from delivery_run import Case, Run, seed_of_this_run
 
 SECONDS = 8.0
@@ -34,3 +34,4 @@ def test_promises_are_kept(case: Case, tmp_path: Path) -> None:
     assert run.done["kill broker"]
     assert any(kind.startswith("kill") and "broker" not in kind for kind in run.done)
     assert records_through(history) > RECORDS_MIN, summary(history)
+    assert all(evidence(history).values()), evidence(history)

@@ -82,6 +82,10 @@ final class GroupProtocolChecks extends Checks {
         return sum == count && all.size() == count;
     }
 
+    static ConsumerGroupDescription describe(String group) throws Exception {
+        return get(admin.describeConsumerGroups(List.of(group)).describedGroups().get(group));
+    }
+
     static void share(String assignor) throws Exception {
         String topic = makeTopic(6), group = unique("java-848");
         List<Member> members = new ArrayList<>();
@@ -96,10 +100,9 @@ final class GroupProtocolChecks extends Checks {
                 members.forEach(member -> seen.addAll(member.values));
                 return seen.size() == 100;
             });
-            ConsumerGroupDescription described =
-                get(admin.describeConsumerGroups(List.of(group)).describedGroups().get(group));
+            until("the broker has heard of it, too", () -> describe(group).groupState() == GroupState.STABLE);
+            ConsumerGroupDescription described = describe(group);
             equal(GroupType.CONSUMER, described.type());
-            equal(GroupState.STABLE, described.groupState());
             equal(assignor, described.partitionAssignor());
             equal(3, described.members().size());
             members.remove(0).close();
@@ -159,8 +162,7 @@ final class GroupProtocolChecks extends Checks {
             until("a classic member has all", () -> spread(members, 4));
             members.add(new Member(topic, group, Map.of()));
             until("a classic and a new member share", () -> spread(members, 4));
-            equal(GroupType.CONSUMER,
-                get(admin.describeConsumerGroups(List.of(group)).describedGroups().get(group)).type());
+            equal(GroupType.CONSUMER, describe(group).type());
             members.remove(0).close();
             until("the new member has all", () -> spread(members, 4));
         } finally {
