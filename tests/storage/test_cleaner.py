@@ -313,6 +313,24 @@ def test_a_transaction_whose_marker_is_in_the_active_segment_is_decided() -> Non
     assert table(log) == {b"a": b"1"}
 
 
+def test_a_transaction_that_was_aborted_long_ago_does_not_cast_doubt_on_the_next() -> None:
+    """Its batch is in the clean part, from which keys are not read again: its end must show."""
+    log = small_log()
+    transact(log, 1, (b"x", b"aborted"))
+    end(log, 1, commit=False)
+    put(log, (b"a", b"old"))
+    log.roll(NOW)
+    compact(log)
+    assert log.aborted(0, log.end_offset) == [(1, 0)]
+    transact(log, 1, (b"a", None), sequence=1)
+    end(log, 1, commit=True)
+    for number in range(3):
+        log.roll(NOW)
+        compact(log, now_ms=NOW + number * CONFIG.delete_retention_ms)
+        assert b"a" not in table(log, log.aborted(0, log.end_offset))
+        dirty(log)
+
+
 # How far, and when
 
 

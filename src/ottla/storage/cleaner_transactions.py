@@ -72,5 +72,6 @@ class Transactions:
             aborted = self._aborted[self._next]
             if aborted.first_offset > offset:
                 break
-            self._ongoing[aborted.producer_id] = aborted
+            if aborted.last_offset >= offset:  # else it has ended before this walk began
+                self._ongoing[aborted.producer_id] = aborted
             self._next += 1
