@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import os
 import signal
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from ottla.broker.cleaning import Worker, limits
 from ottla.config import ServerConfig
 from ottla.coordinator.keys import OFFSETS_TOPIC, partition_for
 from ottla.storage.checkpoints import CLEANER_OFFSETS
+from ottla.storage.cleaner import Task
+from ottla.storage.cleaner_plan import Answer, Cleaned, read_answer
 from ottla.storage.log import Log
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.offset_commit import (
@@ -173,6 +176,51 @@ def test_a_damaged_log_is_given_up_and_others_go_on(
     run(tmp_path, act, **FAST)
     assert caplog.text.count("bad-0 cannot be cleaned") == 1
     assert "wrong checksum" in caplog.text
+
+
+def test_a_log_whose_oldest_segments_go_meanwhile_is_cleaned_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[Log] = []
+    send = Worker.send
+
+    def delete_first(worker: Worker, task: Task) -> None:
+        if not sent:
+            task.log.delete_records(task.log.segments[2].base_offset, 0)
+        sent.append(task.log)
+        send(worker, task)
+
+    monkeypatch.setattr(Worker, "send", delete_first)
+
+    async def act(client: Client) -> None:
+        await client.create("t", **COMPACT)
+        log = await fill(client, "t")
+        await until(lambda: len(sent) > 1 and cleaned(log))
+        assert not [name for name in os.listdir(log.path) if name.endswith(".cleaned")]
+
+    run(tmp_path, act, **FAST)
+
+
+def test_an_answer_may_be_long() -> None:
+    """A group of very many small segments names them all."""
+
+    ours, theirs = socket.socketpair()
+    process = subprocess.Popen(["true"])
+
+    async def act() -> None:
+        worker = await Worker.connect(process, ours)
+        bases = list(range(10**18, 10**18 + 10_000))
+        with theirs:
+            sending = asyncio.to_thread(
+                theirs.sendall, Answer(cleaned=Cleaned(bases, 0, 0, 0, 0)).write()
+            )
+            line, _ = await asyncio.gather(worker.reader.readline(), sending)
+        found = read_answer(line).cleaned
+        assert found is not None
+        assert found.base_offsets == bases
+        worker.end()
+
+    asyncio.run(act())
 
 
 def test_the_process_ends_with_its_broker() -> None:

@@ -464,6 +464,39 @@ def test_segments_that_were_deleted_meanwhile_do_not_come_back() -> None:
     assert table(log) == expected
 
 
+def test_sources_that_retention_took_are_no_damage() -> None:
+    log = small_log()
+    fill(log, rounds=30)
+    task = task_for(log)
+    log.delete_records(log.segments[2].base_offset + 1, NOW)
+    (finished,) = [each.finished for each in answers(task, log.dir.files)]
+    assert finished is not None
+    assert finished.failure
+    assert not finished.passing
+    assert task.has_lost_sources
+    assert not task_for(log).has_lost_sources
+
+
+def test_nothing_is_swapped_in_behind_what_was_not() -> None:
+    """A tombstone may go only after the values that it has deleted."""
+    log = small_log()
+    for key in (b"x", b"y", b"a"):
+        put(log, (key, b"1"))
+        log.roll(NOW)
+    put(log, (b"a", None))
+    put(log, (b"large", b"1" * 200))
+    log.roll(NOW)
+    for number in range(2):
+        now_ms = NOW + number * CONFIG.delete_retention_ms
+        task = task_for(log, now_ms=now_ms)
+        done = [each.cleaned for each in answers(task, log.dir.files) if each.cleaned is not None]
+        assert [len(each.base_offsets) for each in done] == [3 - number, 1]
+        log.delete_records(number + 1, NOW)  # of the first group one segment goes
+        for cleaned in done:
+            task.swap(cleaned, now_ms)
+    assert b"a" not in table(log)
+
+
 def test_a_cleaning_of_a_closed_log_is_void() -> None:
     log = small_log()
     fill(log)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 from random import Random
 
 import pytest
 from cleaner_kit import answers, compact, put, small_log, table, task_for
 from storage_kit import DIR, NOW, PATH, append, marker, read_all
 
+from ottla.errors import KafkaError
 from ottla.records.batch import Origin
 from ottla.storage.log import Log
 from ottla.testing.memory_files import MemoryFiles
@@ -163,6 +165,66 @@ def test_a_swap_whose_files_were_not_all_renamed_is_discarded() -> None:
     log = small_log(files)
     assert table(log, log.aborted(0, log.end_offset)) == EXPECTED
     assert [name for name in files.nodes if name.startswith(PATH) and ".swap" in name] == []
+
+
+def test_a_swap_that_is_discarded_takes_no_index_along() -> None:
+    """A start that dies while it discards: the next one must not take the rest for decided."""
+    for death in range(30):
+        files, log = prepared()
+        aborted = log.aborted(0, log.end_offset)
+        assert aborted
+        task = task_for(log, now_ms=NOW + 5000)
+        cleaned = answers(task, files)[0].cleaned
+        assert cleaned is not None
+        first = log.segments[0].path
+        files.rename(first + ".log.cleaned", first + ".log.swap")  # and it dies
+        files.count, files.death = 0, death
+        with contextlib.suppress(Death):
+            small_log(files, clean=False, recovery_point=log.segments.active.base_offset)
+        files.death = None
+        files.kill()
+        log = small_log(files, clean=False, recovery_point=log.segments.active.base_offset)
+        assert log.aborted(0, log.end_offset) == aborted
+        assert table(log, aborted) == EXPECTED
+
+
+@pytest.mark.parametrize("after", range(12))
+def test_what_an_earlier_cleaning_left_does_not_undo_a_later_swap(after: int) -> None:
+    files = MemoryFiles()
+    log = small_log(files)
+    for number in range(4):
+        put(log, (b"k%d" % number, b"v"))
+        log.roll(NOW)
+    left = task_for(log)
+    assert answers(left, files)[0].cleaned is not None
+    left.discard()  # its process was ended: nobody swaps in what it had made
+    log.delete_records(log.segments[1].base_offset, NOW)
+    task = task_for(log)
+    files.fail("rename", after=after)
+    cleaned = answers(task, files)[0].cleaned
+    assert cleaned is not None
+    with pytest.raises(KafkaError):
+        task.swap(cleaned, NOW)
+    files.heal()
+    again = small_log(files, clean=False)
+    assert table(again) == {b"k%d" % number: b"v" for number in range(1, 4)}
+
+
+@pytest.mark.parametrize("after", range(8))
+def test_a_swap_that_the_disk_stops_halfway_is_finished_by_the_next_start(after: int) -> None:
+    """Even if it is for want of room, which else passes: the log does not have what it says."""
+    files, log = prepared()
+    task = task_for(log, now_ms=NOW + 5000)
+    cleaned = answers(task, files)[0].cleaned
+    assert cleaned is not None
+    files.fail("rename", after=after, error=errno.ENOSPC)
+    with pytest.raises(KafkaError):
+        task.swap(cleaned, NOW)
+    files.heal()
+    assert log.dir.offline
+    task.discard()
+    again = small_log(files, clean=False)
+    assert table(again, again.aborted(0, again.end_offset)) == EXPECTED
 
 
 def test_the_swap_needs_no_more_than_names() -> None:

@@ -32,6 +32,7 @@ MODULE: Final = "ottla.broker.cleaner_process"
 LOOK_INTERVAL_S: Final = 1.0  # how often to see whether a cleaning is still of use
 PAUSE_S_MIN: Final = 0.01  # a log.cleaner.backoff.ms of 0 would keep the loop from everything else
 DEATHS_MAX: Final = 3  # of the process, over one log, before that log is left alone
+ANSWER_SIZE_MAX: Final = 16 * 1024 * 1024  # a line: a group may have very many segments
 RATE_MAX: Final = 1e15  # bytes a second; Kafka's default is the largest double: no limit
 
 log = logging.getLogger("ottla.broker")
@@ -52,8 +53,11 @@ class Worker:
 
     @classmethod
     async def start(cls) -> Worker:
-        process, line = spawn()
-        reader, writer = await asyncio.open_unix_connection(sock=line)
+        return await cls.connect(*spawn())
+
+    @classmethod
+    async def connect(cls, process: subprocess.Popen[bytes], line: socket.socket) -> Worker:
+        reader, writer = await asyncio.open_unix_connection(sock=line, limit=ANSWER_SIZE_MAX)
         return cls(process, reader, writer)
 
     def send(self, task: Task) -> None:
@@ -145,6 +149,7 @@ class Cleaning:
             self._cleaner.end(task)
             if not done and worker is not None:
                 worker.end()
+                task.discard()
         return worker if done else None
 
     async def _follow(self, worker: Worker, task: Task) -> bool:
@@ -172,9 +177,13 @@ class Cleaning:
         if not finished.failure:
             task.finish(finished)
             return True
+        if task.has_lost_sources:
+            log.info("%s: cleaning ended, as some of it was deleted", task.log.name)
+            return False
         if finished.passing:
             log.error("%s: cleaning failed: %s", task.log.name, finished.failure)
             return False
+        task.discard()
         self._cleaner.give_up(task.log, finished.failure)
         return True
 

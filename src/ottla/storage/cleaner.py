@@ -13,16 +13,18 @@ All of this belongs to the loop's thread. The cleaning itself does not: see `cle
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ottla.errors import KafkaError
+from ottla.storage import swap
 from ottla.storage.checkpoints import DamagedError
 from ottla.storage.cleaner_plan import Cleaned, Finished, Plan, Source
 from ottla.storage.log import Log
 from ottla.storage.log_config import COMPACT, LONG_MAX
-from ottla.storage.segment import Segment
+from ottla.storage.segment import Segment, file_name
 
 _log = logging.getLogger("ottla.storage.cleaner")
 
@@ -71,6 +73,12 @@ class Task:
         self._whole = True  # every group was swapped in
 
     @property
+    def has_lost_sources(self) -> bool:
+        """Retention or DeleteRecords took segments that were still to be read: no damage."""
+        kept = set(self.log.segments)
+        return any(segment not in kept for segment in self._segments.values())
+
+    @property
     def is_void(self) -> bool:
         """The log was cut, closed or deleted, or is no longer compacted."""
         log = self.log
@@ -82,13 +90,28 @@ class Task:
         )
 
     def swap(self, cleaned: Cleaned, now_ms: int) -> None:
-        """A group is done: it takes the place of its sources, if these are still what they were."""
-        sources = [self._segments.pop(base) for base in cleaned.base_offsets]
-        if self.is_void:
+        """A group is done: it takes the place of its sources, if these are still what they were.
+
+        None does behind one that could not: it may lack a tombstone, for which that one still has
+        the value that was deleted.
+        """
+        sources = [self._segments[base] for base in cleaned.base_offsets]
+        if not self._whole or self.is_void or not self.log.swap_in(cleaned, sources, now_ms):
             self._whole = False
             return
-        if not self.log.swap_in(cleaned, sources, now_ms):
-            self._whole = False
+        for base in cleaned.base_offsets:
+            del self._segments[base]
+
+    def discard(self) -> None:
+        """Remove what was made and not swapped in, once nobody writes to it any more.
+
+        At the next start it would be taken for a swap that has just begun, and those behind it
+        for undecided. Where one has stopped halfway nothing is touched: that start needs it all.
+        """
+        if not self.log.dir.offline:
+            with contextlib.suppress(OSError):
+                for base in self._segments:
+                    swap.discard(self.log.dir.files, f"{self.log.path}/{file_name(base)}")
 
     def finish(self, finished: Finished) -> None:
         """All groups are done. What was not swapped in stays dirty."""

@@ -14,6 +14,7 @@ come back so; the next cleaning takes them again.
 
 from __future__ import annotations
 
+import errno
 import logging
 from typing import TYPE_CHECKING
 
@@ -42,22 +43,15 @@ def swap_in(log: Log, cleaned: Cleaned, sources: list[Segment], now_ms: int) -> 
     segments = log.segments
     path = f"{log.path}/{file_name(cleaned.base_offsets[0])}"
     slot = _slot_of(log, cleaned, sources)
-    if slot < 0 or log.dir.files.size(path + LOG_SUFFIX + CLEANED_SUFFIX) != cleaned.size:
+    if slot < 0 or not _is_whole(log.dir.files, path + LOG_SUFFIX + CLEANED_SUFFIX, cleaned.size):
         discard(log.dir.files, path)
         return False
-    rename = log.dir.files.rename
-    suffixes = [suffix for suffix in SUFFIXES if log.dir.files.exists(path + suffix + ".cleaned")]
-    for suffix in suffixes:
-        rename(path + suffix + CLEANED_SUFFIX, path + suffix + SWAP_SUFFIX)
-    due_ms = now_ms + log.config.file_delete_delay_ms
+    try:
+        _rename(log, path, sources, now_ms)
+    except OSError as error:
+        # Not even a full disk passes here: the files are no longer those that the log knows.
+        raise OSError(errno.EIO, f"a swap stopped halfway: {error.strerror}", path) from error
     first = sources[0]
-    for source in sources:
-        if source is not first:
-            log.snapshots.remove(source.base_offset)
-        for renamed in source.rename_deleted():
-            log.dir.remove_later(renamed, due_ms)
-    for suffix in suffixes:
-        rename(path + suffix + SWAP_SUFFIX, path + suffix)
     segments.replace(
         slot,
         len(sources),
@@ -76,6 +70,25 @@ def swap_in(log: Log, cleaned: Cleaned, sources: list[Segment], now_ms: int) -> 
         ),
     )
     return True
+
+
+def _is_whole(files: Files, path: str, size: int) -> bool:
+    return files.exists(path) and files.size(path) == size
+
+
+def _rename(log: Log, path: str, sources: list[Segment], now_ms: int) -> None:
+    files = log.dir.files
+    suffixes = [suffix for suffix in SUFFIXES if files.exists(path + suffix + CLEANED_SUFFIX)]
+    for suffix in suffixes:
+        files.rename(path + suffix + CLEANED_SUFFIX, path + suffix + SWAP_SUFFIX)
+    due_ms = now_ms + log.config.file_delete_delay_ms
+    for source in sources:
+        if source is not sources[0]:
+            log.snapshots.remove(source.base_offset)
+        for renamed in source.rename_deleted():
+            log.dir.remove_later(renamed, due_ms)
+    for suffix in suffixes:
+        files.rename(path + suffix + SWAP_SUFFIX, path + suffix)
 
 
 def _slot_of(log: Log, cleaned: Cleaned, sources: list[Segment]) -> int:
@@ -109,8 +122,6 @@ def finish(files: Files, path: str, entries: list[Entry]) -> None:
     cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = sorted(name for name in names if name.endswith(SWAP_SUFFIX))
     begun = min((_base(name) for name in cleaned), default=1 << 63)
-    for name in cleaned:
-        files.remove(f"{path}/{name}")
     finished = []
     for name in swaps:
         if _base(name) >= begun or _base(name) < 0:
@@ -118,6 +129,8 @@ def finish(files: Files, path: str, entries: list[Entry]) -> None:
             files.remove(f"{path}/{name}")
         else:
             finished.append(name)
+    for name in cleaned:  # last: without them, what is left of such a swap would look decided
+        files.remove(f"{path}/{name}")
     logs = [name for name in finished if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     for name in logs:
         _make_way(files, path, name, names)
