@@ -246,6 +246,27 @@ def test_large_logs_are_loaded_beside_the_work(
     run(tmp_path, before, after, offsets_load_buffer_size="200")
 
 
+def test_the_topic_may_be_deleted_while_it_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def before(client: Client) -> None:
+        for offset in range(30):
+            assert await client.commit("g", offset, partition=offset % 3) == 0
+        monkeypatch.setattr(driver, "LOAD_AT_ONCE_BYTES_MAX", -1)
+
+    async def after(client: Client) -> None:
+        await asyncio.sleep(0)  # the load has begun
+        assert await client.commit("g", 99) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await client.broker.controller.delete_topics([OFFSETS_TOPIC])
+        for _ in range(40):
+            await asyncio.sleep(0)
+        assert not client.broker.store.offline_dirs()
+        assert await client.commit("g", 99) == ErrorCode.NOT_COORDINATOR
+
+    run(tmp_path, before, after, offsets_load_buffer_size="200")
+    assert [each for each in caplog.records if each.name == "asyncio"] == []
+
+
 def test_partitions_that_do_not_exist_are_refused_and_the_others_committed(
     tmp_path: Path,
 ) -> None:

@@ -278,6 +278,30 @@ def test_large_logs_are_loaded_beside_the_broker_s_work(
     play(tmp_path, write, read)
 
 
+def test_the_topic_may_be_deleted_while_it_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def write(client: TransactionClient) -> None:
+        for _ in range(20):
+            assert await client.init() is NONE
+        monkeypatch.setattr(driver, "LOAD_AT_ONCE_BYTES_MAX", -1)
+
+    async def read(client: TransactionClient) -> None:
+        broker = client.broker
+        await asyncio.sleep(0)  # the load has begun
+        assert await client.state() == "COORDINATOR_LOAD_IN_PROGRESS"
+        await broker.controller.delete_topics([TRANSACTIONS_TOPIC])
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not broker.store.offline_dirs()
+        assert await client.state() == "NOT_COORDINATOR"
+        await client.find()
+        while await client.init() is not NONE:
+            await asyncio.sleep(0)
+
+    play(tmp_path, write, read, transaction_state_log_load_buffer_size="100")
+
+
 def test_a_partition_that_cannot_be_read_is_not_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

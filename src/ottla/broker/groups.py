@@ -138,18 +138,18 @@ class Groups:
 
     async def _load_beside(self, partition: Partition, shard: GroupShard) -> None:
         """A chunk at a time, so that the broker serves others meanwhile."""
-        coordinator = self.coordinator
         try:
             for batches in self._stored(partition):
                 _load_batches(shard, batches)
                 await asyncio.sleep(0)
         except Exception as error:
-            _say_unreadable(partition, error)
-            coordinator.unload(partition.index)
+            if self.coordinator.is_loading(shard):
+                _say_unreadable(partition, error)
+                self.coordinator.unload(partition.index)
             return
-        if coordinator is self.coordinator:
+        if self.coordinator.is_loading(shard):
             now_ms = self._broker.clock.now_ms()
-            self.carry_out(coordinator.end_load(partition.index, now_ms), now_ms)
+            self.carry_out(self.coordinator.end_load(partition.index, now_ms), now_ms)
 
     def _stored(self, partition: Partition) -> Iterator[list[Stored]]:
         """The batches of a partition in order, as many at a time as the load buffer holds."""

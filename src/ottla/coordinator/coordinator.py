@@ -100,6 +100,10 @@ class GroupCoordinator:
         shard = self.shards.pop(partition, None)
         return [] if shard is None else shard.unload()
 
+    def is_loading(self, shard: GroupShard) -> bool:
+        """Whether it is still this shard that is being loaded for its partition."""
+        return self._loading.get(shard.partition) is shard
+
     def shard_of(self, group_id: str) -> GroupShard:
         partition = partition_for(group_id, self.partition_count)
         shard = self.shards.get(partition)

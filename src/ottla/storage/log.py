@@ -510,6 +510,8 @@ class Log:
             raise self._damaged(damage) from damage
 
     def failed(self, error: OSError, what: str) -> KafkaError:
+        if self.closed:  # whoever still reads it finds its files gone, which is no fault
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.name} is closed")
         return self.dir.failed(error, f"{self.name}: {what}")
 
     def _damaged(self, damage: DamagedError) -> KafkaError:
