@@ -200,6 +200,19 @@ def test_what_expires_at_once_is_forgotten_in_portions() -> None:
     assert counts == [1_000, 1_000, 501]
 
 
+def test_a_portion_that_cannot_be_stored_is_not_tried_at_once() -> None:
+    shard = make(offsets_retention_ms=100, offsets_retention_check_interval_ms=100)
+    value = write_offset_value(CommittedOffset(1, commit_timestamp_ms=0))
+    keys = [write_offset_key("g", "t", partition) for partition in range(2_500)]
+    shard.load(Record(key=key, value=value) for key in keys)
+    shard.loaded(0)
+    outcome = shard.expire(100)
+    assert not shard.failed(outcome, ErrorCode.KAFKA_STORAGE_ERROR, now_ms=100)
+    assert not shard.expire(199).records
+    assert shard.next_deadline_ms() == 200
+    assert len(shard.expire(200).records) == 1_000
+
+
 def test_records_that_are_not_ours_are_passed_over(caplog: pytest.LogCaptureFixture) -> None:
     shard = make()
     key = write_offset_key("g", "t", 0)

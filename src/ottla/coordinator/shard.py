@@ -206,8 +206,13 @@ class GroupShard:
         return turn.outcome
 
     def _expire_offsets(self, turn: Turn) -> None:
-        """Forget offsets past their retention, and groups that are empty and have none left."""
+        """Forget offsets past their retention, and groups that are empty and have none left.
+
+        If that cannot be stored it has time until the next look, however much is left.
+        """
         count = 0
+        due_ms = turn.now_ms + self.config.offsets_retention_check_interval_ms
+        turn.undo(lambda undo, code: self._deadlines.set(_RETENTION, due_ms))
         undecided = {group_id for group_id, _, _ in self.offsets.pending}
         for group in list(self.groups.values()):
             for topic, partition in list(self.offsets.expired(group, turn.now_ms, self.config)):
@@ -223,7 +228,6 @@ class GroupShard:
             if idle and not held:
                 self._delete_group(group, turn)
                 count += 1
-        due_ms = turn.now_ms + self.config.offsets_retention_check_interval_ms
         self._deadlines.set(_RETENTION, due_ms)
 
     # -- membership

@@ -402,6 +402,9 @@ class TransactionShard:
         To be called at once, before any other event, with the code that the append ended in. None
         of the outcome's markers may be written then.
         """
+        if any(each not in self.transactions for each in outcome.before):
+            # Forgotten for their age, which has time until the next look, however many are left.
+            self._deadlines.set(_EXPIRATION, now_ms + self.config.expiration_interval_ms)
         for transactional_id, before in outcome.before.items():
             if before is None:
                 del self.transactions[transactional_id]
