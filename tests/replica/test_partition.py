@@ -295,6 +295,13 @@ def test_aborted_transactions_are_named_as_far_as_was_read(rolled: bool) -> None
     assert told == {producer: 2 * producer for producer in range(20)}
 
 
+def test_a_transaction_whose_marker_is_committed_need_not_be_remembered() -> None:
+    held = partition()
+    for producer in range(3):
+        transaction(held, producer, commit=True)
+    assert held.log.unstable_offset(0) is None
+
+
 def test_an_open_transaction_whose_records_are_deleted_holds_back_what_follows() -> None:
     held = partition()
     open_ = batch(producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)

@@ -97,7 +97,9 @@ class Partition:
         batch = build_marker(
             marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms
         )
-        return self.append(memoryview(bytearray(batch)), now_ms, origin=Origin.COORDINATOR)
+        appended = self.append(memoryview(bytearray(batch)), now_ms, origin=Origin.COORDINATOR)
+        self.log.unstable_offset(self.high_watermark)  # forgets what is decided for good
+        return appended
 
     def append_records(self, records: list[Record], now_ms: int) -> int:
         """A coordinator's records, as one batch; returns the offset of the first."""
