@@ -87,3 +87,30 @@ def test_no_expression_is_slow(pattern: str) -> None:
     compiled = Pattern(pattern)
     compiled.matches("a" * 249)
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("pattern", ["((){1000}){1000}" * 9, r"((\Q\E){1000}(?:)+){1000}" * 9])
+def test_nothing_often_is_nothing(pattern: str) -> None:
+    """Each of these was counted out, nine million times: the broker stood still meanwhile."""
+    began = time.process_time()
+    assert Pattern(pattern).matches("")
+    assert not Pattern(pattern).matches("a")
+    assert time.process_time() - began < 1
+
+
+def test_all_names_together_have_a_limit() -> None:
+    """Linear in the name is not enough where there are many names, and many steps."""
+    pairs = [one + two for one in "abcdefgh" for two in "abcdefgh"]
+    names = [f"{one}{two}{three}" * 20 for one in pairs for two in pairs for three in pairs[:2]]
+    compiled = Pattern("|".join(f".*{pair}.{{0,40}}" for pair in pairs))
+    began = time.process_time()
+    with pytest.raises(KafkaError, match="it takes too long to match"):
+        list(map(compiled.matches, names))
+    assert time.process_time() - began < 5
+
+
+def test_what_is_sound_stays_within_the_limit() -> None:
+    names = [f"team-{n % 97}.service-{n}.events.v{n % 7}" for n in range(20_000)]
+    wanted = "|".join(names[::250])
+    assert sum(map(Pattern(wanted).matches, names)) == len(names[::250])
+    assert sum(map(Pattern(r"team-.*\.service-\d+\.(events|logs)\.v[1-5]").matches, names)) > 10_000

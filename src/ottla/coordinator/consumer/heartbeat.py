@@ -21,8 +21,12 @@ from ottla.coordinator.consumer.member import (
     TopicPartition,
 )
 from ottla.coordinator.consumer.reconcile import Goal, reconcile
-from ottla.coordinator.consumer.regex import Pattern
-from ottla.coordinator.consumer.subscription import refresh, resolve, update_target
+from ottla.coordinator.consumer.subscription import (
+    matching,
+    refresh,
+    resolve,
+    update_target,
+)
 from ottla.coordinator.keys import is_recordable
 from ottla.coordinator.outcome import Turn
 from ottla.errors import ErrorCode, KafkaError
@@ -132,7 +136,7 @@ def heartbeat(group: ConsumerGroup, beat: Beat, turn: Turn) -> ConsumerGroupHear
     member, is_new = _find_member(group, beat, turn)
     updated = _updated(member, beat)
     if updated.regex and updated.regex not in group.regexes:
-        Pattern(updated.regex)  # or an error
+        matching(updated.regex, turn.topics)  # or an error
     bump = _subscribe(group, member, updated, turn, is_new=is_new)
     refresh(group, turn, bump=bump)
     update_target(group, turn)

@@ -22,6 +22,7 @@ REPEAT_MAX: Final = 1_000  # RE2's own limit
 PROGRAM_SIZE_MAX: Final = 10_000  # steps
 DEPTH_MAX: Final = 100  # groups in groups
 STATES_CACHED_MAX: Final = 10_000
+WORK_MAX: Final = 1_000_000  # steps looked at for all names together, without those remembered
 
 ALPHABET: Final = frozenset(string.ascii_letters + string.digits + "._-")
 _WORD: Final = frozenset(string.ascii_letters + string.digits + "_")
@@ -70,20 +71,25 @@ _EMPTY: Final = _Several(())
 class Pattern:
     """KafkaError INVALID_REGULAR_EXPRESSION if it is none."""
 
-    __slots__ = ("_program", "_steps", "text")
+    __slots__ = ("_program", "_steps", "_work", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self._work = 0
         try:
             self._program = _Program(_Parser(text).parse())
         except _SyntaxError as error:
-            raise KafkaError(
-                ErrorCode.INVALID_REGULAR_EXPRESSION,
-                f"SubscribedTopicRegex `{text[:200]}` is not a valid regular expression: {error}.",
-            ) from error
+            raise self._invalid(str(error)) from error
         self._steps: dict[tuple[frozenset[int], str], frozenset[int]] = {}
 
+    def _invalid(self, why: str) -> KafkaError:
+        return KafkaError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{self.text[:200]}` is not a valid regular expression: {why}.",
+        )
+
     def matches(self, name: str) -> bool:
+        """KafkaError once all names together have taken more work than any sound one needs."""
         program = self._program
         here = program.follow([0], at_start=True, at_end=not name)
         for place, character in enumerate(name, 1):
@@ -92,6 +98,9 @@ class Pattern:
             there = self._steps.get(step)
             if there is None:
                 there = program.follow(program.after(here, character), at_end=last)
+                self._work += len(here) + len(there)
+                if self._work > WORK_MAX:
+                    raise self._invalid("it takes too long to match")
                 if len(self._steps) < STATES_CACHED_MAX:
                     self._steps[step] = there
             if not there:
@@ -235,7 +244,9 @@ class _Parser:
     def _several(self) -> Node:
         parts: list[Node] = []
         while self._peek() and self._peek() not in "|)":
-            parts.append(self._repeated())
+            part = self._repeated()
+            if part != _EMPTY:
+                parts.append(part)
         return _Several(tuple(parts))
 
     def _repeated(self) -> Node:
@@ -247,7 +258,8 @@ class _Parser:
             if isinstance(node, _Anchor):
                 raise _SyntaxError("missing argument to repetition operator")
             repeated = True
-            node = _Repeat(node, *bounds)
+            if node != _EMPTY:  # nothing, a thousand times a thousand times, is not counted out
+                node = _Repeat(node, *bounds)
             self._takes("?")  # lazy
         return node
 

@@ -7,6 +7,8 @@ finds it missing, and not more often than the assignment interval allows.
 
 from __future__ import annotations
 
+import logging
+from functools import lru_cache
 from hashlib import blake2b
 
 from ottla.coordinator.consumer.assignors import ASSIGNORS, Subscriber
@@ -16,6 +18,9 @@ from ottla.coordinator.consumer.records import Resolved
 from ottla.coordinator.consumer.regex import Pattern
 from ottla.coordinator.kinds import Topics
 from ottla.coordinator.outcome import Turn
+from ottla.errors import KafkaError
+
+_log = logging.getLogger("ottla.coordinator")
 
 
 def refresh(group: ConsumerGroup, turn: Turn, *, bump: bool) -> None:
@@ -26,7 +31,7 @@ def refresh(group: ConsumerGroup, turn: Turn, *, bump: bool) -> None:
         group.remove_regex(regex, turn)
     if group.seen is not turn.topics:
         for regex in list(group.regexes):
-            resolve(group, regex, turn)
+            _resolve_again(group, regex, turn)
         metadata_hash = hash_of(group.subscribed_names(), turn.topics)
         group.seen = turn.topics
     else:
@@ -37,12 +42,29 @@ def refresh(group: ConsumerGroup, turn: Turn, *, bump: bool) -> None:
 
 def resolve(group: ConsumerGroup, regex: str, turn: Turn) -> None:
     """Which topics an expression of this group matches; recorded if that is something new."""
-    pattern = Pattern(regex)
-    topics = frozenset(name for name in turn.topics.by_name if pattern.matches(name))
+    topics = matching(regex, turn.topics)
     before = group.regexes.get(regex)
     if before is None or before.topics != topics:
         version = 0 if before is None else before.version + 1
         group.put_regex(regex, Resolved(topics, version, turn.now_ms), turn)
+
+
+def _resolve_again(group: ConsumerGroup, regex: str, turn: Turn) -> None:
+    """Once it is subscribed to, an expression can fail only its own members, not their group."""
+    try:
+        resolve(group, regex, turn)
+    except KafkaError as error:
+        _log.warning("group %s keeps the topics that it had: %s", group.group_id, error.message)
+
+
+@lru_cache(maxsize=16)
+def matching(regex: str, topics: Topics) -> frozenset[str]:
+    """The names of topics that an expression matches; KafkaError if it is none, or takes too long.
+
+    Remembered, as it is asked for more than once when an expression is new, and by many groups.
+    """
+    pattern = Pattern(regex)
+    return frozenset(name for name in topics.by_name if pattern.matches(name))
 
 
 def hash_of(names: set[str], topics: Topics) -> int:
@@ -65,8 +87,10 @@ def update_target(group: ConsumerGroup, turn: Turn) -> None:
     if group.target_epoch >= group.epoch:
         return
     interval_ms = turn.config.consumer.of_group(group.group_id).assignment_interval_ms
-    if group.target_timestamp_ms > 0 and turn.now_ms - group.target_timestamp_ms < interval_ms:
-        return
+    if group.target_timestamp_ms > 0:
+        passed_ms = turn.now_ms - group.target_timestamp_ms
+        if 0 <= passed_ms < interval_ms:  # below 0 the clock was set back, who knows how far
+            return
     counts = {view.id: view.partition_count for view in turn.topics.by_name.values()}
     ids: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
     subscribers = [_subscriber(group, member, turn, ids) for member in group.members.values()]
