@@ -31,7 +31,6 @@ from ottla.coordinator.consumer.member import (
     ClassicProtocol,
     ConsumerMember,
     MemberState,
-    TopicPartition,
 )
 from ottla.coordinator.consumer.subscription import refresh, update_target
 from ottla.coordinator.joining import Joining
@@ -65,9 +64,8 @@ def join(group: ConsumerGroup, joining: Joining, turn: Turn) -> JoinGroupRespons
         return join_error(member_id, ErrorCode.MEMBER_ID_REQUIRED)
     member = _find_member(group, joining, member_id, turn)
     updated = _updated(member, joining, subscription)
-    owned: frozenset[TopicPartition] = frozenset()
-    if subscription.generation_id == member.member_epoch:
-        owned = owned_partitions(subscription, turn.topics)
+    # Whatever generation it names, or none (before version 2): it may have missed our last answer.
+    owned = owned_partitions(subscription, turn.topics)
     is_new = member_id not in group.members
     if updated != member or is_new:
         group.put_member(updated, turn)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.coordinator.consumer.group import JOIN_MEMBER, REBALANCE, ConsumerGroup
+from ottla.coordinator.consumer.group import (
+    JOIN_MEMBER,
+    REBALANCE,
+    SYNC_MEMBER,
+    ConsumerGroup,
+)
 from ottla.coordinator.consumer.member import ConsumerMember, MemberState
 from ottla.coordinator.consumer.migration import downgrade, may_downgrade
 from ottla.coordinator.consumer.subscription import refresh
@@ -18,8 +23,8 @@ def expire(group: ConsumerGroup, what: str, member_id: str, turn: Turn) -> None:
         return
     if what == REBALANCE and member.state is not MemberState.UNREVOKED_PARTITIONS:
         return
-    if what == JOIN_MEMBER and member.classic is None:
-        return
+    if what in (JOIN_MEMBER, SYNC_MEMBER) and member.classic is None:
+        return  # it speaks the new protocol by now
     fence(group, [member], turn)
 
 

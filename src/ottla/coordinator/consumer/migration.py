@@ -85,8 +85,7 @@ def _converted(classic: Group, turn: Turn) -> ConsumerGroup:
     group = ConsumerGroup(classic.group_id)
     epoch = classic.generation
     for old in classic.members.values():
-        protocol = classic.protocol_name or old.protocols[0][0]
-        subscription = read_subscription(old.metadata(protocol))
+        subscription = read_subscription(_metadata(classic, old))
         target = read_assignment(old.assignment, turn.topics)
         member = ConsumerMember(
             old.member_id,
@@ -106,6 +105,14 @@ def _converted(classic: Group, turn: Turn) -> ConsumerGroup:
     group.epoch = group.target_epoch = epoch
     group.metadata_hash = hash_of(group.subscribed_names(), turn.topics)
     return group
+
+
+def _metadata(classic: Group, member: Member) -> bytes:
+    """Who came since the last generation need not speak the protocol that was chosen for it."""
+    for name, metadata in member.protocols:
+        if name == classic.protocol_name:
+            return metadata
+    return member.protocols[0][1]
 
 
 def _all_records(group: ConsumerGroup) -> list[tuple[bytes, bytes | None]]:
@@ -165,7 +172,7 @@ def downgrade(group: ConsumerGroup, leaving: Set[str], turn: Turn) -> Group:
     for each in classic.members.values():
         prolong_session(classic, each, turn)
     turn.groups[group.group_id] = classic
-    turn.undo(lambda undo, code: _restore_consumer(group, undo))
+    turn.undo(lambda undo, code: _restore_consumer(group, classic, undo, code))
     prepare_rebalance(classic, turn)
     return classic
 
@@ -187,7 +194,11 @@ def _classic_member(group: ConsumerGroup, member: ConsumerMember, turn: Turn) ->
     )
 
 
-def _restore_consumer(group: ConsumerGroup, turn: Turn) -> None:
+def _restore_consumer(group: ConsumerGroup, classic: Group, turn: Turn, code: ErrorCode) -> None:
+    """It could not be stored: the group is what it was. Who already waits in the classic one is the
+    member whose coming made it."""
+    for member in classic.members.values():
+        answer_join(classic, member, turn, member.member_id, code)
+    turn.deadlines.cancel(join_key(classic))
     turn.groups[group.group_id] = group
-    for member in group.members.values():
-        group.prolong(member, turn)
+    group.start(turn)
