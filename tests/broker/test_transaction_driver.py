@@ -353,6 +353,30 @@ def test_producer_ids_come_from_the_store_when_the_block_is_used_up(tmp_path: Pa
     play(tmp_path, act)
 
 
+def test_who_needs_no_new_producer_id_does_not_wait_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(client: TransactionClient) -> None:
+        assert await client.init() is NONE
+        ids = client.broker.producer_ids
+        while ids.at_hand:
+            ids.take()
+
+        async def full() -> tuple[int, int]:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no room for metadata")
+
+        monkeypatch.setattr(ids, "_allocate", full)
+        await client.add(("t", 0))
+        assert await client.end(True) is NONE
+        assert await client.init() is NONE
+        for name in ("new", None):  # what Kafka says as well: they are to try again
+            request = InitProducerIdRequest(name, 60_000)
+            response = await client.ask(ApiKey.INIT_PRODUCER_ID, request, 5)
+            assert response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    play(tmp_path, act)
+
+
 def test_a_timeout_that_needs_a_producer_id_gets_one(tmp_path: Path) -> None:
     """Epochs have run out, and the broker has just started: no id is at hand, and nobody asks."""
 

@@ -34,7 +34,12 @@ class ProducerIds:
         """Have an id at hand, if that can be; what is left of the block is used up first."""
         async with self._refill:
             if not self.at_hand:
-                first, count = await self._allocate()
+                try:
+                    first, count = await self._allocate()
+                except KafkaError as error:  # of the metadata store, which no producer knows
+                    raise KafkaError(
+                        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message
+                    ) from error
                 self._next, self._end = first, first + count
 
     def take(self) -> int:

@@ -12,6 +12,7 @@ v3  resume with id and epoch (KIP-360)      v4  PRODUCER_FENCED
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable
 from typing import Final
 
@@ -48,10 +49,8 @@ async def _give(ctx: Context) -> InitProducerIdResponse:
 async def _fill_and_initialize(
     ctx: Context, request: InitProducerIdRequest, transactional_id: str
 ) -> InitProducerIdResponse:
-    try:
+    with contextlib.suppress(KafkaError):  # whose id is known needs none: the others ask again
         await ctx.broker.producer_ids.fill()
-    except KafkaError as error:
-        return _refused(error.code)
     ctx.now_ms = ctx.broker.clock.now_ms()
     answer = _initialize(ctx, request, transactional_id)
     return answer if isinstance(answer, InitProducerIdResponse) else await answer
