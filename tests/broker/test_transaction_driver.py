@@ -210,6 +210,25 @@ def test_an_open_transaction_goes_on_after_a_restart(tmp_path: Path) -> None:
     play(tmp_path, begin, finish)
 
 
+def test_a_broker_that_has_stopped_coordinates_nothing(tmp_path: Path) -> None:
+    """Its timers would write to logs that are the next one's."""
+
+    async def begin(client: TransactionClient) -> None:
+        await client.init(timeout_ms=100)
+        await client.add(("t", 0))
+
+    async def end(client: TransactionClient) -> None:
+        assert await client.end(True) is NONE
+        await asyncio.sleep(0.3)  # the first broker would have aborted it by now
+
+    async def look(client: TransactionClient) -> None:
+        assert await client.state() == "CompleteCommit"
+        assert client.markers("t", 0) == [(client.producer_id, 1, True)]
+
+    interval = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": "50"}
+    play(tmp_path, begin, end, look, **interval)
+
+
 def test_a_marker_that_cannot_be_written_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

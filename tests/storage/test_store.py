@@ -514,3 +514,19 @@ def test_a_topic_made_anew_does_not_find_the_records_of_one_that_could_not_be_de
     log = store.create("t", 0, ID, now_ms=NOW)
     assert log.end_offset == 0
     assert len([name for name in files.dirs if "stray" in name]) == 1
+
+
+def test_a_log_of_a_store_that_is_closed_is_not_written_to() -> None:
+    """The next store has it, maybe in the same process, and knows where it ends."""
+    files = MemoryFiles()
+    store = open_store(files)
+    log = store.create("t", 0, ID, now_ms=NOW)
+    append(log, batch(b"1"))
+    store.close(NOW)
+    again = open_store(files)
+    found = again.get("t", 0)
+    assert found is not None
+    append(found, batch(b"2"))
+    with pytest.raises(KafkaError):
+        append(log, batch(b"3"))
+    assert values(found) == [b"1", b"2"]

@@ -165,6 +165,9 @@ class Broker:
         await self._cleaning.stop()
         self.connection_rates.stop()
         await self._housekeeping.stop()
+        # The last images, in which we are gone, must not bring the coordinators back to life: the
+        # logs may be another broker's soon, and be so in this very process.
+        self.metadata.off_image(self._on_image)
         self.shares.stop()
         self.transactions.stop()
         self.groups.stop()

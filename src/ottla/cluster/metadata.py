@@ -42,6 +42,10 @@ class Metadata:
         """Call back with every image from now on, at once and on this thread."""
         self._listeners.append(callback)
 
+    def off_image(self, callback: OnImage) -> None:
+        """No more, from now on."""
+        self._listeners.remove(callback)
+
     async def start(self) -> None:
         """Read all there is, then follow; the image is complete when this returns."""
         changes = self._store.changes("/")  # first this, so that nothing falls between the two

@@ -321,6 +321,8 @@ class LogStore:
                 directory.files.replace(path, checkpoints.write_clean_shutdown(), sync=sync)
             except OSError as error:
                 directory.failed(error, "clean shutdown file")
+        for directory in self.dirs:
+            directory.offline = True  # whoever still holds a log of ours does not write to it
         self._logs.clear()
         self._unlock()
 
