@@ -28,6 +28,7 @@ from ottla.wire.messages.join_group import (
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
+from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.wire.messages.sync_group import SyncGroupRequest
 from ottla.wire.primitives import Message, Writer
 
@@ -57,6 +58,7 @@ class Play:
         *,
         topics: list[str] | None = None,
         instance: str | None = None,
+        works: bool = True,
     ) -> ConsumerGroupHeartbeatResponse:
         partitions = None if owned is None else [TopicPartitions(T, owned)] if owned else []
         request = ConsumerGroupHeartbeatRequest(
@@ -71,7 +73,7 @@ class Play:
         outcome = self.shard.consumer_group_heartbeat(
             request, version=1, client_id="c", client_host="/::1", token="b", now_ms=self.now_ms
         )
-        answer = self.carry_out(outcome)["b"]
+        answer = self.carry_out(outcome, works=works)["b"]
         assert isinstance(answer, ConsumerGroupHeartbeatResponse)
         return answer
 
@@ -252,6 +254,21 @@ def test_a_classic_member_that_does_not_speak_the_old_protocol_is_no_obstacle() 
     answer = play.beat("m", 0)
     assert answer.error_code == 0
     assert len(play.group.members) == 3
+
+
+def test_an_upgrade_of_a_group_that_everybody_left_can_fail_as_well() -> None:
+    """It waits for somebody who was given a member id, and who is not heard of again."""
+    play = Play()
+    first = play.classic_member()
+    play.carry_out(play.shard.expire(play.now_ms))
+    play.join("")
+    leave = LeaveGroupRequest("g", members=[MemberIdentity(first.member_id)])
+    play.carry_out(play.shard.leave_group(leave, version=5, token="l", now_ms=play.now_ms))
+    assert play.shard.groups["g"].state_name == "PreparingRebalance"
+    assert play.beat("m", 0, works=False).error_code == ErrorCode.NOT_COORDINATOR
+    play.carry_out(play.shard.expire(play.now_ms))
+    assert play.shard.groups["g"].is_empty
+    assert play.beat("m", 0).error_code == 0
 
 
 def test_a_clock_that_was_set_back_holds_up_nobody() -> None:

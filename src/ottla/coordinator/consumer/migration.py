@@ -137,7 +137,9 @@ def _restore_classic(classic: Group, turn: Turn) -> None:
     for member in classic.members.values():
         prolong_session(classic, member, turn)
     classic.pending_join.clear()
-    if classic.state in (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE):
+    if not classic.members:  # it waited for those alone; that it is empty now is stored in its time
+        turn.deadlines.set(join_key(classic), turn.now_ms)
+    elif classic.state in (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE):
         classic.state = State.STABLE
         prepare_rebalance(classic, turn)
 
