@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from hypothesis import given
@@ -111,3 +112,16 @@ def test_a_target_that_stays_is_the_same_object() -> None:
         before = assign(members, counts)
         after = assign(made([frozenset(TOPICS)] * 3, before), counts)
         assert all(after[name] is target for name, target in before.items())
+
+
+def test_many_members_with_different_topics_take_no_seconds() -> None:
+    topics = [number.to_bytes(16, "big") for number in range(300)]
+    counts = dict.fromkeys(topics, 10)
+    wanted = frozenset(topics), frozenset(topics[1:])
+    members = [Subscriber(f"m{n}", None, wanted[n % 2]) for n in range(300)]
+    first = assign_uniform(members, counts)
+    members = [each._replace(target=first[each.member_id]) for each in members]
+    began = time.process_time()
+    second = assign_uniform([*members, Subscriber("new", None, wanted[0])], counts)
+    assert time.process_time() - began < 2
+    assert {len(each) for each in second.values()} == {9, 10}

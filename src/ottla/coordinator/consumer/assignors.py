@@ -94,7 +94,7 @@ def _assign_different(members: Sequence[Subscriber], counts: Counts) -> dict[str
                 size, member_id = heap[0]
                 owned[member_id].add((topic_id, index))
                 heapreplace(heap, (size + 1, member_id))
-    _balance(owned, subscribers, counts)
+    _balance(owned, subscribers)
     return {
         member.member_id: member.target
         if owned[member.member_id] == member.target
@@ -103,29 +103,32 @@ def _assign_different(members: Sequence[Subscriber], counts: Counts) -> dict[str
     }
 
 
-def _balance(
-    owned: dict[str, set[TopicPartition]], subscribers: dict[bytes, list[str]], counts: Counts
-) -> None:
+def _balance(owned: dict[str, set[TopicPartition]], subscribers: dict[bytes, list[str]]) -> None:
     """Move partitions, topic by topic, from who has more to who has less, until nothing is gained.
 
     A move makes the sum of the squares of all sizes smaller, so this comes to an end.
     """
+    spare: dict[bytes, dict[str, list[TopicPartition]]] = {each: {} for each in subscribers}
+    for member_id, partitions in owned.items():
+        for partition in sorted(partitions):
+            spare[partition[0]].setdefault(member_id, []).append(partition)
     moved = True
     while moved:
         moved = False
         for topic_id, member_ids in subscribers.items():
-            moved = _balance_topic(topic_id, member_ids, owned) or moved
+            moved = _balance_topic(member_ids, spare[topic_id], owned) or moved
 
 
 def _balance_topic(
-    topic_id: bytes, member_ids: list[str], owned: dict[str, set[TopicPartition]]
+    member_ids: list[str],
+    spare: dict[str, list[TopicPartition]],
+    owned: dict[str, set[TopicPartition]],
 ) -> bool:
+    """`spare` is what members have of this topic."""
     low = [(len(owned[member_id]), member_id) for member_id in member_ids]
-    spare = {
-        member_id: sorted(each for each in owned[member_id] if each[0] == topic_id)
-        for member_id in member_ids
-    }
-    high = [(-len(owned[each]), each) for each in member_ids if spare[each]]
+    high = [(-len(owned[each]), each) for each, partitions in spare.items() if partitions]
+    if -min(high, default=(0, ""))[0] - min(low)[0] <= 1:
+        return False
     heapify(low)
     heapify(high)
     moved = False
@@ -141,7 +144,7 @@ def _balance_topic(
         partition = spare[giver].pop()
         owned[giver].remove(partition)
         owned[taker].add(partition)
-        spare[taker].append(partition)
+        spare.setdefault(taker, []).append(partition)
         for each in (giver, taker):
             heappush(low, (len(owned[each]), each))
             heappush(high, (-len(owned[each]), each))
