@@ -12,7 +12,7 @@ from ottla.coordinator.kinds import Topics, TopicView
 from ottla.coordinator.outcome import Outcome
 from ottla.coordinator.share.assignor import assign
 from ottla.coordinator.share.coordination import describe, heartbeat, missing_states, share_group
-from ottla.coordinator.share.group import ShareGroupConfig
+from ottla.coordinator.share.group import ShareGroup, ShareGroupConfig
 from ottla.coordinator.share.requests import Beat
 from ottla.errors import ErrorCode
 from ottla.records.record import Record
@@ -274,3 +274,37 @@ def test_assignments_are_complete_and_stay(
     if len(set(everybody.values())) == 1 and read:
         sizes = [sum(map(len, each.values())) for each in target.values()]
         assert max(sizes) - min(sizes) <= 1
+
+
+def test_an_answer_that_was_lost_is_given_again() -> None:
+    """The member still is at the epoch before, so it never heard of its new partitions."""
+    groups = Groups(a=1)
+    joined = groups.beat("m", 0, ["a"])
+    groups.see(a=3)
+    lost = groups.beat("m", joined.member_epoch)
+    assert lost.member_epoch > joined.member_epoch
+    again = groups.beat("m", joined.member_epoch)
+    assert again.member_epoch == lost.member_epoch
+    assert again.assignment == lost.assignment
+    assert again.assignment is not None
+    assert groups.beat("m", again.member_epoch).assignment is None
+
+
+def test_a_heartbeat_in_which_nothing_is_new_does_not_ask_what_others_want(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    groups = Groups(a=2, b=3)
+    epochs = {f"m{n}": groups.beat(f"m{n}", 0, ["a", "b"]).member_epoch for n in range(20)}
+    for member_id in epochs:
+        epochs[member_id] = groups.beat(member_id, epochs[member_id]).member_epoch
+
+    def asked(group: ShareGroup) -> frozenset[str]:
+        raise AssertionError("with a thousand members this takes a millisecond, each time")
+
+    monkeypatch.setattr(ShareGroup, "subscription", asked)
+    for member_id, epoch in epochs.items():
+        assert groups.beat(member_id, epoch).member_epoch == epoch
+    monkeypatch.undo()
+    groups.see(a=2, b=4)
+    assert groups.beat("m0", epochs["m0"]).member_epoch > epochs["m0"]
+    assert share_group(groups.coordinator, "g").initialized[B].partitions == (0, 1, 2, 3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.outcome import Outcome, Token, Turn
@@ -36,7 +36,7 @@ def heartbeat(coordinator: GroupCoordinator, beat: Beat, *, token: Token, now_ms
 
 def missing_states(
     coordinator: GroupCoordinator, request: ShareGroupHeartbeatRequest
-) -> tuple[int, dict[bytes, StatePartitions]]:
+) -> tuple[int, Mapping[bytes, StatePartitions]]:
     """What has to be initialized before this heartbeat can be answered, and for which epoch."""
     try:
         shard = coordinator.member_shard_of(request.group_id)

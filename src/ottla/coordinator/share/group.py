@@ -12,7 +12,7 @@ Only partitions whose state has been initialized (`initialized`) are assigned.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final, Literal, NamedTuple
 
@@ -62,6 +62,7 @@ class ShareGroup:
 
     __slots__ = (
         "_topics",
+        "_whole",
         "assignment_epoch",
         "config",
         "epoch",
@@ -82,6 +83,7 @@ class ShareGroup:
         self.target: dict[str, Partitions] = {}
         self.initialized: dict[bytes, StatePartitions] = {}
         self._topics: Topics | None = None  # those that metadata_hash is of
+        self._whole: Topics | None = None  # those of which all that members want has a state
 
     def __repr__(self) -> str:
         return f"ShareGroup({self.group_id}, epoch {self.epoch}, {len(self.members)} members)"
@@ -235,10 +237,14 @@ class ShareGroup:
 
     # -- partitions with a state
 
-    def uninitialized(self, names: Iterable[str], topics: Topics) -> dict[bytes, StatePartitions]:
-        """Partitions of these topics that cannot be assigned yet."""
-        missing = {}
-        for name in sorted(set(names)):
+    def uninitialized(
+        self, names: Sequence[str], topics: Topics
+    ) -> Mapping[bytes, StatePartitions]:
+        """Partitions that cannot be assigned yet, of these topics and of all that members want."""
+        if not names and topics is self._whole:
+            return {}  # as it nearly always is
+        missing: dict[bytes, StatePartitions] = {}
+        for name in sorted(self.subscription().union(names)):
             view = topics.by_name.get(name)
             if view is None:
                 continue
@@ -247,6 +253,7 @@ class ShareGroup:
             left = tuple(index for index in range(view.partition_count) if index not in known)
             if left:
                 missing[view.id] = StatePartitions(name, left)
+        self._whole = None if missing else topics
         return missing
 
     def _add_initialized(self, more: Mapping[bytes, StatePartitions], turn: Turn) -> None:
@@ -274,6 +281,7 @@ class ShareGroup:
             self._keep(turn)
             for topic_id in gone:
                 del self.initialized[topic_id]
+            self._whole = None
             self._record_initialized(turn)
 
     def _record_initialized(self, turn: Turn) -> None:
@@ -358,7 +366,7 @@ class ShareGroup:
             self.epoch, self.metadata_hash = epoch, metadata_hash
             self.assignment_epoch = assignment_epoch
             self.members, self.target, self.initialized = members, target, initialized
-            self._topics = None
+            self._topics = self._whole = None
 
         turn.undo(restore)
 

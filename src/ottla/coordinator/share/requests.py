@@ -74,15 +74,14 @@ def forget_shared_topic(groups: Groups, topic_id: bytes, turn: Turn) -> None:
 
 def missing_states(
     groups: Groups, request: ShareGroupHeartbeatRequest, topics: Topics
-) -> tuple[int, dict[bytes, StatePartitions]]:
+) -> tuple[int, Mapping[bytes, StatePartitions]]:
     """Partitions that this heartbeat needs and that have no state yet, and the epoch for it."""
     group = groups.get(request.group_id)
     if group is None:
         group = ShareGroup(request.group_id)
     if not isinstance(group, ShareGroup) or request.member_epoch < 0 or _wrong(request):
         return 0, {}
-    names = group.subscription().union(request.subscribed_topic_names or ())
-    return group.epoch, group.uninitialized(names, topics)
+    return group.epoch, group.uninitialized(request.subscribed_topic_names or (), topics)
 
 
 def heartbeat(groups: Groups, beat: Beat, turn: Turn) -> ShareGroupHeartbeatResponse:
@@ -120,12 +119,14 @@ def _beat(group: ShareGroup, beat: Beat, turn: Turn) -> ShareGroupHeartbeatRespo
     else:
         group.check_epoch(request.member_id, request.member_epoch)
     group.config = config
-    before: Partitions | None = None if known is None else known.assigned
+    before: Partitions | None = None
+    if known is not None and request.member_epoch == known.epoch:
+        before = known.assigned  # else it joins, or our last answer got lost
     member = group.heartbeat(
         request.member_id, _about(known, beat), initialized=beat.initialized, turn=turn
     )
     assignment = None
-    if request.member_epoch == JOINS or member.assigned != before:
+    if member.assigned != before:
         assignment = Assignment(
             [TopicPartitions(topic_id, list(each)) for topic_id, each in member.assigned.items()]
         )
