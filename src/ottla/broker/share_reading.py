@@ -81,7 +81,9 @@ class Reading:
         position, end = records.position, records.position + records.size
         while position + BATCH_OVERHEAD <= end:
             header = read_header(records.file.pread(BATCH_OVERHEAD, position))
-            if position + header.size > end or header.base_offset > last_offset:
+            if position + header.size > end:
+                break
+            if header.base_offset > last_offset and found:  # the first may come after a wide gap
                 break
             while aborted and aborted[0][1] <= header.last_offset:
                 ended.add(aborted.pop(0)[0])

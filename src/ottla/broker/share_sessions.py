@@ -30,13 +30,14 @@ class Member(NamedTuple):
 class ShareSession:
     """The partitions that a member reads, in the order in which they are served."""
 
-    __slots__ = ("connection", "epoch", "member", "partitions")
+    __slots__ = ("connection", "epoch", "is_over", "member", "partitions")
 
     def __init__(self, member: Member, connection: Session) -> None:
         self.member = member
         self.connection = connection
         self.epoch = 1  # what the next request must say
         self.partitions: dict[TopicPartition, None] = {}
+        self.is_over = False  # a fetch of it that still waits must not lock anything any more
 
     def advance(self) -> None:
         self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
@@ -65,8 +66,11 @@ class ShareSessions:
 
     def begin(self, member: Member, connection: Session, *, count_max: int) -> ShareSession:
         """A new session; one that the member had is forgotten."""
-        if member not in self._sessions and len(self._sessions) >= count_max:
+        before = self._sessions.get(member)
+        if before is None and len(self._sessions) >= count_max:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        if before is not None:
+            before.is_over = True
         session = self._sessions[member] = ShareSession(member, connection)
         return session
 
@@ -83,6 +87,7 @@ class ShareSessions:
         return session
 
     def end(self, session: ShareSession) -> None:
+        session.is_over = True
         if self._sessions.get(session.member) is session:
             del self._sessions[session.member]
 

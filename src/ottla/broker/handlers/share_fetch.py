@@ -263,6 +263,10 @@ class ShareFetch:
     def _try(self, *, last: bool) -> None:
         if self._future.done():
             return
+        if self.session.is_over:
+            code = ErrorCode.SHARE_SESSION_NOT_FOUND
+            self._future.set_result(ShareFetchResponse(error_code=code))
+            return
         try:
             if self.collect(last=last):
                 self._future.set_result(self.response())

@@ -1,0 +1,77 @@
+"""Share groups where something else happens at the same time: the cleaner, a lost connection, an
+answer that never came, an administrator."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from pathlib import Path
+
+from data_path_broker import Client, batch, code, run, until
+from share_client import ACCEPT, TOPIC, ShareMember, acquired, queue
+
+from ottla.broker.quota_entities import CLIENT_ID
+
+
+def test_a_gap_larger_than_what_may_be_in_flight_is_read_over(tmp_path: Path) -> None:
+    """A group that came late to a compacted topic has nothing to lock for thousands of offsets."""
+
+    async def act(client: Client) -> None:
+        compact = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01"}
+        member = await queue(client, **compact)
+        log = client.broker.partitions.find(TOPIC, 0).log
+        log.config = dataclasses.replace(log.config, segment_bytes=1000, file_delete_delay_ms=0)
+        for number in range(400):
+            await member.produce(TOPIC, batch(b"v%d" % number, key=b"k%d" % (number % 10)))
+        await until(lambda: log.first_dirty_offset == log.segments.active.base_offset)
+        found = []
+        for _ in range(20):
+            answer = await member.share_fetch()
+            for each in acquired(answer):
+                found += range(each[0], each[1] + 1)
+        assert set(range(390, 400)) <= set(found)
+
+    locks = {"group_share_partition_max_record_locks": "100"}
+    locks["group_share_min_partition_max_record_locks"] = "100"
+    run(tmp_path, act, log_cleaner_backoff_ms="10", **locks)
+
+
+def test_who_hangs_up_takes_nothing_along(tmp_path: Path) -> None:
+    """With a quota there is a future around the fetch that waits, which is cancelled later."""
+
+    async def act(client: Client) -> None:
+        one = await queue(client)
+        two = ShareMember(client.broker, "n")
+        await client.broker.controller.alter_quotas(
+            [((CLIENT_ID, "test"),)],
+            lambda entity, present: {"consumer_byte_rate": "1e9"},
+            validate_only=False,
+        )
+        assert client.broker.quotas.active
+        await one.send(4)
+        assert await one.acquire() == [(0, 3, 1)]
+        waiting = asyncio.ensure_future(one.begin_fetch(max_wait=10_000)())
+        await asyncio.sleep(0)
+        client.broker.disconnected(one._session)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert await two.acquire() == [(0, 3, 2)]
+
+    run(tmp_path, act)
+
+
+def test_an_older_fetch_takes_nothing_for_a_session_that_has_been_replaced(tmp_path: Path) -> None:
+    """The client came back over another connection; that the first one is dead is not known yet."""
+
+    async def act(client: Client) -> None:
+        old = await queue(client)
+        waiting = old.begin_fetch(max_wait=10_000)
+        new = ShareMember(client.broker)
+        writer = ShareMember(client.broker, "writer")
+        fetching = new.begin_fetch(max_wait=10_000)
+        await writer.send(3)
+        assert acquired(await fetching()) == [(0, 2, 1)]
+        assert code(await waiting()) == "SHARE_SESSION_NOT_FOUND"
+        assert await new.say((0, 2, ACCEPT)) == "NONE"
+
+    run(tmp_path, act)
