@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker import groups as driver
-from ottla.broker import journal
+from ottla.broker import internal_topic, journal
 from ottla.broker.broker import Broker
 from ottla.broker.context import Context, Session
 from ottla.broker.dispatch import ROUTES
@@ -233,7 +232,7 @@ def test_large_logs_are_loaded_beside_the_work(
     async def before(client: Client) -> None:
         for offset in range(30):
             assert await client.commit("g", offset, partition=offset % 3) == 0
-        monkeypatch.setattr(driver, "LOAD_AT_ONCE_BYTES_MAX", -1)
+        monkeypatch.setattr(internal_topic, "LOAD_AT_ONCE_BYTES_MAX", -1)
 
     async def after(client: Client) -> None:
         code = await client.commit("g", 99)
@@ -252,7 +251,7 @@ def test_the_topic_may_be_deleted_while_it_is_loaded(
     async def before(client: Client) -> None:
         for offset in range(30):
             assert await client.commit("g", offset, partition=offset % 3) == 0
-        monkeypatch.setattr(driver, "LOAD_AT_ONCE_BYTES_MAX", -1)
+        monkeypatch.setattr(internal_topic, "LOAD_AT_ONCE_BYTES_MAX", -1)
 
     async def after(client: Client) -> None:
         await asyncio.sleep(0)  # the load has begun

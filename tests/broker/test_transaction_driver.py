@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from transaction_client import TransactionClient, play
 
-from ottla.broker import journal
+from ottla.broker import internal_topic, journal
 from ottla.broker import transactions as driver
 from ottla.coordinator.keys import OFFSETS_TOPIC, partition_for
 from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
@@ -281,7 +281,7 @@ def test_a_decision_that_could_not_be_stored_was_not_made(
 def test_large_logs_are_loaded_beside_the_broker_s_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "LOAD_AT_ONCE_BYTES_MAX", 0)
+    monkeypatch.setattr(internal_topic, "LOAD_AT_ONCE_BYTES_MAX", 0)
 
     async def write(client: TransactionClient) -> None:
         while await client.init() is not NONE:
@@ -303,7 +303,7 @@ def test_the_topic_may_be_deleted_while_it_is_loaded(
     async def write(client: TransactionClient) -> None:
         for _ in range(20):
             assert await client.init() is NONE
-        monkeypatch.setattr(driver, "LOAD_AT_ONCE_BYTES_MAX", -1)
+        monkeypatch.setattr(internal_topic, "LOAD_AT_ONCE_BYTES_MAX", -1)
 
     async def read(client: TransactionClient) -> None:
         broker = client.broker

@@ -6,13 +6,13 @@ the log of `__consumer_offsets`, the loop's timers, and the clients that wait fo
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ottla.broker.journal import LOAD_AT_ONCE_BYTES_MAX, Alarm, Answer, Stored, append, stored
+from ottla.broker.internal_topic import InternalTopic, Take
+from ottla.broker.journal import Alarm, Answer, Stored, append
 from ottla.cluster.decisions import NewTopic
 from ottla.cluster.image import Image, Topic
 from ottla.config import ServerConfig, Value
@@ -25,7 +25,6 @@ from ottla.coordinator.kinds import Topics, TopicView
 from ottla.coordinator.outcome import Outcome, Reply
 from ottla.coordinator.shard import GroupShard
 from ottla.errors import KafkaError
-from ottla.replica.partition import Partition
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -38,11 +37,11 @@ class Groups:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._loop = asyncio.get_running_loop()
         self._alarm = Alarm(broker.clock, self._expire)
         self._topics: Mapping[str, Topic] = {}  # as the last image had them
-        self._loading: set[asyncio.Task[None]] = set()
-        self._offsets_topic_id = b""
+        self._topic = InternalTopic(
+            OFFSETS_TOPIC, broker, self, buffer_size=lambda: broker.config.offsets_load_buffer_size
+        )
         self.coordinator = self._new_coordinator(broker.config.offsets_topic_num_partitions)
 
     # -- start, stop, and the cluster's changes
@@ -52,23 +51,15 @@ class Groups:
         self.apply(self._broker.image, now_ms)
 
     def stop(self) -> None:
-        for task in self._loading:
-            task.cancel()
         self._alarm.stop()
-        self._unload()
+        self._topic.stop()
 
     def apply(self, image: Image, now_ms: int) -> None:
         config = group_config(self._broker.config, image)
         if config != self.coordinator.config:
             self.coordinator.configure(config)
         self._see_topics(image, now_ms)
-        topic = image.topics.get(OFFSETS_TOPIC)
-        topic_id = b"" if topic is None else topic.id
-        if topic_id != self._offsets_topic_id:
-            self._unload()
-            self._offsets_topic_id = topic_id
-            if topic is not None:
-                self._load(topic, now_ms)
+        self._topic.apply(image, now_ms)
 
     def offsets_topic(self) -> NewTopic:
         """`__consumer_offsets` as it is created when it is first needed."""
@@ -106,58 +97,18 @@ class Groups:
 
     # -- loading
 
-    def _load(self, topic: Topic, now_ms: int) -> None:
-        self.coordinator = self._new_coordinator(len(topic.partitions))
-        size = 0
-        for state in topic.partitions:
-            if state.leader != self._broker.node_id:
-                continue
-            try:
-                partition = self._broker.partitions.find(OFFSETS_TOPIC, state.index)
-            except KafkaError as error:
-                log.error("groups of %s-%d are not here: %s", OFFSETS_TOPIC, state.index, error)
-                continue
-            size += partition.log.size
-            shard = self.coordinator.begin_load(state.index)
-            if size <= LOAD_AT_ONCE_BYTES_MAX:
-                self._load_now(partition, shard, now_ms)
-            else:
-                task = self._loop.create_task(self._load_beside(partition, shard))
-                self._loading.add(task)
-                task.add_done_callback(self._loading.discard)
+    def reset(self, partition_count: int) -> None:
+        self.coordinator = self._new_coordinator(partition_count)
 
-    def _load_now(self, partition: Partition, shard: GroupShard, now_ms: int) -> None:
-        try:
-            for batches in self._stored(partition):
-                _load_batches(shard, batches)
-        except Exception as error:
-            _say_unreadable(partition, error)
-            self.coordinator.unload(partition.index)
-            return
-        self.carry_out(self.coordinator.end_load(partition.index, now_ms), now_ms)
+    def begin(self, index: int, leader_epoch: int) -> Take:
+        shard = self.coordinator.begin_load(index)
+        return lambda batches: _load_batches(shard, batches)
 
-    async def _load_beside(self, partition: Partition, shard: GroupShard) -> None:
-        """A chunk at a time, so that the broker serves others meanwhile."""
-        try:
-            for batches in self._stored(partition):
-                _load_batches(shard, batches)
-                await asyncio.sleep(0)
-        except Exception as error:
-            if self.coordinator.is_loading(shard):
-                _say_unreadable(partition, error)
-                self.coordinator.unload(partition.index)
-            return
-        if self.coordinator.is_loading(shard):
-            now_ms = self._broker.clock.now_ms()
-            self.carry_out(self.coordinator.end_load(partition.index, now_ms), now_ms)
+    def finish(self, index: int, now_ms: int) -> None:
+        self.carry_out(self.coordinator.end_load(index, now_ms), now_ms)
 
-    def _stored(self, partition: Partition) -> Iterator[list[Stored]]:
-        """The batches of a partition in order, as many at a time as the load buffer holds."""
-        return stored(partition, size_max=self._broker.config.offsets_load_buffer_size)
-
-    def _unload(self) -> None:
-        for partition in range(self.coordinator.partition_count):
-            self._answer(self.coordinator.unload(partition))
+    def drop(self, index: int) -> None:
+        self._answer(self.coordinator.unload(index))
 
     # -- outcomes
 
@@ -260,10 +211,3 @@ def _load_batches(shard: GroupShard, batches: list[Stored]) -> None:
             shard.load(records, header.producer_id)
         else:
             shard.load(records)
-
-
-def _say_unreadable(partition: Partition, error: Exception) -> None:
-    """Damage has been told in words; anything else is a bug, of which the place is told too."""
-    trace = None if isinstance(error, KafkaError) else error
-    where = f"{OFFSETS_TOPIC}-{partition.index}"
-    log.error("groups of %s cannot be read: %s", where, error, exc_info=trace)

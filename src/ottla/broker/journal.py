@@ -25,8 +25,6 @@ from ottla.records.control import Marker, read_marker
 from ottla.records.record import Record, read_records
 from ottla.replica.partition import Partition
 
-# Logs of this size together are loaded before the broker accepts; what is larger, beside its work.
-LOAD_AT_ONCE_BYTES_MAX: Final = 4 * 1024 * 1024
 RECORD_OVERHEAD_MAX: Final = 32  # lengths and deltas around a record's key and value
 
 RecordBytes = tuple[bytes, bytes | None]  # key, and value or None for a tombstone

@@ -20,17 +20,17 @@ import logging
 from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING
 
-from ottla.broker.journal import LOAD_AT_ONCE_BYTES_MAX, Alarm, Answer, append, stored
+from ottla.broker.internal_topic import InternalTopic, Take
+from ottla.broker.journal import Alarm, Answer, Stored, append
 from ottla.broker.markers import write_marker
 from ottla.cluster.decisions import NewTopic
-from ottla.cluster.image import Image, Topic
+from ottla.cluster.image import Image
 from ottla.coordinator.transactions.coordinator import TransactionCoordinator
 from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
 from ottla.coordinator.transactions.outcome import Markers, Outcome, Reply, Result
-from ottla.coordinator.transactions.shard import TransactionConfig, TransactionShard
+from ottla.coordinator.transactions.shard import TransactionConfig
 from ottla.coordinator.transactions.transaction import EPOCH_BUMP_FROM
 from ottla.errors import ErrorCode, KafkaError
-from ottla.replica.partition import Partition
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -48,8 +48,12 @@ class Transactions:
         self._loop = asyncio.get_running_loop()
         self._alarm = Alarm(broker.clock, self._expire)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._topic_id = b""
-        self._led: dict[int, int] = {}  # partitions of the topic, with the epoch of their leader
+        self._topic = InternalTopic(
+            TRANSACTIONS_TOPIC,
+            broker,
+            self,
+            buffer_size=lambda: broker.config.transaction_state_log_load_buffer_size,
+        )
         count = broker.config.transaction_state_log_num_partitions
         self.coordinator = self._new_coordinator(count)
 
@@ -63,21 +67,13 @@ class Transactions:
         for task in self._tasks:
             task.cancel()
         self._alarm.stop()
-        self._unload(list(self._led))
+        self._topic.stop()
 
     def apply(self, image: Image, now_ms: int) -> None:
         config = transaction_config(self._broker)
         if config != self.coordinator.config:
             self.coordinator.configure(config)
-        topic = image.topics.get(TRANSACTIONS_TOPIC)
-        topic_id = b"" if topic is None else topic.id
-        if topic_id != self._topic_id:
-            self._unload(list(self._led))
-            self._topic_id = topic_id
-            if topic is not None:
-                self.coordinator = self._new_coordinator(len(topic.partitions))
-        if topic is not None:
-            self._follow(topic, now_ms)
+        self._topic.apply(image, now_ms)
 
     def transactions_topic(self) -> NewTopic:
         """`__transaction_state` as it is created when it is first needed."""
@@ -120,78 +116,25 @@ class Transactions:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _follow(self, topic: Topic, now_ms: int) -> None:
-        """Load what this broker leads now, unload what it no longer does or was given anew."""
-        node_id = self._broker.node_id
-        leads = {
-            each.index: each.leader_epoch for each in topic.partitions if each.leader == node_id
-        }
-        if leads == self._led:
-            return
-        self._unload([index for index, epoch in self._led.items() if leads.get(index) != epoch])
-        size = 0
-        for index, epoch in leads.items():
-            if index not in self._led:
-                size += self._load(index, epoch, size, now_ms)
-
     # -- loading
 
-    def _load(self, index: int, epoch: int, size_before: int, now_ms: int) -> int:
-        """Begin to load a partition, and give its size."""
-        self._led[index] = epoch
-        try:
-            partition = self._broker.partitions.find(TRANSACTIONS_TOPIC, index)
-        except KafkaError as error:
-            where = f"{TRANSACTIONS_TOPIC}-{index}"
-            log.error("transactions of %s are not here: %s", where, error)
-            return 0
-        shard = self.coordinator.begin_load(index, epoch)
-        size = partition.log.size
-        if size_before + size <= LOAD_AT_ONCE_BYTES_MAX:
-            self._load_now(partition, shard, now_ms)
-        else:
-            self._beside(self._load_beside(partition, shard))
-        return size
+    def reset(self, partition_count: int) -> None:
+        self.coordinator = self._new_coordinator(partition_count)
 
-    def _load_now(self, partition: Partition, shard: TransactionShard, now_ms: int) -> None:
-        size_max = self._broker.config.transaction_state_log_load_buffer_size
-        try:
-            for batches in stored(partition, size_max=size_max):
-                for batch in batches:
-                    shard.load(batch.records)
-        except Exception as error:
-            self._give_up(partition, error)
-            return
-        self.carry_out(self.coordinator.end_load(partition.index, now_ms), now_ms)
+    def begin(self, index: int, leader_epoch: int) -> Take:
+        shard = self.coordinator.begin_load(index, leader_epoch)
 
-    async def _load_beside(self, partition: Partition, shard: TransactionShard) -> None:
-        """A chunk at a time, so that the broker serves others meanwhile."""
-        size_max = self._broker.config.transaction_state_log_load_buffer_size
-        index = partition.index
-        try:
-            for batches in stored(partition, size_max=size_max):
-                for batch in batches:
-                    shard.load(batch.records)
-                await asyncio.sleep(0)
-        except Exception as error:
-            if self.coordinator.is_loading(shard):
-                self._give_up(partition, error)
-            return
-        if self.coordinator.is_loading(shard):
-            now_ms = self._broker.clock.now_ms()
-            self.carry_out(self.coordinator.end_load(index, now_ms), now_ms)
+        def take(batches: list[Stored]) -> None:
+            for batch in batches:
+                shard.load(batch.records)
 
-    def _give_up(self, partition: Partition, error: Exception) -> None:
-        """Damage has been told in words; anything else is a bug, of which the place is told too."""
-        trace = None if isinstance(error, KafkaError) else error
-        where = f"{TRANSACTIONS_TOPIC}-{partition.index}"
-        log.error("transactions of %s cannot be read: %s", where, error, exc_info=trace)
-        self.coordinator.unload(partition.index)
+        return take
 
-    def _unload(self, indexes: list[int]) -> None:
-        for index in indexes:
-            del self._led[index]
-            self.coordinator.unload(index)
+    def finish(self, index: int, now_ms: int) -> None:
+        self.carry_out(self.coordinator.end_load(index, now_ms), now_ms)
+
+    def drop(self, index: int) -> None:
+        self.coordinator.unload(index)
 
     # -- what others ask
 

@@ -1,9 +1,4 @@
-"""All groups that this broker coordinates: which shard a group is in, and whether it is here.
-
-A shard is here from when this broker leads its partition of `__consumer_offsets` and has read it.
-Before, clients are told COORDINATOR_LOAD_IN_PROGRESS; without it, NOT_COORDINATOR, upon which they
-look for the right broker.
-"""
+"""All groups that this broker coordinates: requests find their shard here."""
 
 from __future__ import annotations
 
@@ -14,7 +9,7 @@ from ottla.coordinator.consumer.describing import described_error
 from ottla.coordinator.consumer.group import ConsumerGroup
 from ottla.coordinator.describing import described, described_unknown, listed
 from ottla.coordinator.group import Group, GroupConfig
-from ottla.coordinator.keys import is_recordable, partition_for
+from ottla.coordinator.keys import is_recordable
 from ottla.coordinator.kinds import NO_TOPICS, Topics
 from ottla.coordinator.outcome import Outcome, Reply, Token
 from ottla.coordinator.replies import (
@@ -24,6 +19,7 @@ from ottla.coordinator.replies import (
     txn_commit_error,
 )
 from ottla.coordinator.shard import GroupShard
+from ottla.coordinator.shards import Shards
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -52,85 +48,54 @@ from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from ottla.wire.primitives import Message
 
 
-class GroupCoordinator:
+class GroupCoordinator(Shards[GroupShard]):
     """`partition_count` is that of `__consumer_offsets`, and can never change."""
 
-    __slots__ = ("_loading", "_uuid", "config", "partition_count", "shards", "topics")
+    __slots__ = ("_uuid", "config", "topics")
 
     def __init__(
         self, *, partition_count: int, config: GroupConfig, uuid: Callable[[], str]
     ) -> None:
-        self.partition_count = partition_count
+        super().__init__(partition_count)
         self.config = config
         self.topics: Topics = NO_TOPICS
-        self.shards: dict[int, GroupShard] = {}
-        self._loading: dict[int, GroupShard] = {}
         self._uuid = uuid
 
     def configure(self, config: GroupConfig) -> None:
         """Holds from the next event on; deadlines that are set stay as they are."""
         self.config = config
-        for shard in [*self.shards.values(), *self._loading.values()]:
+        for shard in self.all_shards():
             shard.config = config
 
     def see_topics(self, topics: Topics) -> None:
         """The topics of a new image; groups whose members subscribe to what changed find out."""
         self.topics = topics
-        for shard in [*self.shards.values(), *self._loading.values()]:
+        for shard in self.all_shards():
             shard.topics = topics
 
     # -- partitions
 
     def begin_load(self, partition: int) -> GroupShard:
         """This broker leads the partition: give the shard its records, then call `end_load`."""
-        assert partition not in self.shards
         shard = GroupShard(partition, config=self.config, uuid=self._uuid)
         shard.topics = self.topics
-        self._loading[partition] = shard
-        return shard
+        return self.add_loading(shard)
 
     def end_load(self, partition: int, now_ms: int) -> Outcome:
-        shard = self._loading.pop(partition)
-        self.shards[partition] = shard
-        return shard.loaded(now_ms)
+        return self.add_loaded(partition).loaded(now_ms)
 
     def unload(self, partition: int) -> list[Reply]:
         """Another broker leads the partition, or its log cannot be read any more."""
-        self._loading.pop(partition, None)
-        shard = self.shards.pop(partition, None)
+        shard = self.remove(partition)
         return [] if shard is None else shard.unload()
-
-    def is_loading(self, shard: GroupShard) -> bool:
-        """Whether it is still this shard that is being loaded for its partition."""
-        return self._loading.get(shard.partition) is shard
-
-    def shard_of(self, group_id: str) -> GroupShard:
-        partition = partition_for(group_id, self.partition_count)
-        shard = self.shards.get(partition)
-        if shard is not None:
-            return shard
-        if partition in self._loading:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
     def failed(self, outcome: Outcome, code: ErrorCode, *, now_ms: int) -> list[Reply]:
         """See GroupShard.failed."""
         return self.shards[outcome.partition].failed(outcome, code, now_ms=now_ms)
 
-    # -- time
-
-    def next_deadline_ms(self) -> int | None:
-        deadlines = (shard.next_deadline_ms() for shard in self.shards.values())
-        return min((due_ms for due_ms in deadlines if due_ms is not None), default=None)
-
     def expire(self, now_ms: int) -> list[Outcome]:
         """Whatever is due by now; each outcome is of another partition."""
-        due: list[Outcome] = []
-        for shard in self.shards.values():
-            deadline_ms = shard.next_deadline_ms()
-            if deadline_ms is not None and deadline_ms <= now_ms:
-                due.append(shard.expire(now_ms))
-        return due
+        return [shard.expire(now_ms) for shard in self.due(now_ms)]
 
     # -- membership
 

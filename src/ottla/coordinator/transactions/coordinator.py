@@ -1,16 +1,12 @@
-"""All transactional ids that this broker coordinates: which shard one is in, and if it is here.
-
-A shard is here from when this broker leads its partition of `__transaction_state` and has read it.
-Before, clients are told COORDINATOR_LOAD_IN_PROGRESS; without it, NOT_COORDINATOR, upon which they
-look for the right broker.
-"""
+"""All transactional ids that this broker coordinates: requests find their shard here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ottla.coordinator.keys import is_recordable, partition_for
+from ottla.coordinator.keys import is_recordable
 from ottla.coordinator.outcome import Token
+from ottla.coordinator.shards import Shards
 from ottla.coordinator.transactions.describing import described, listed
 from ottla.coordinator.transactions.outcome import Outcome, Reply, Result, answered
 from ottla.coordinator.transactions.shard import TransactionConfig, TransactionShard
@@ -21,78 +17,48 @@ from ottla.wire.messages.describe_transactions import DescribeTransactionsRespon
 from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 
-class TransactionCoordinator:
+class TransactionCoordinator(Shards[TransactionShard]):
     """`partition_count` is that of `__transaction_state`, and can never change."""
 
-    __slots__ = ("_ids", "_loading", "config", "partition_count", "shards")
+    __slots__ = ("_ids", "config")
 
     def __init__(
         self, *, partition_count: int, config: TransactionConfig, ids: Callable[[], int]
     ) -> None:
-        self.partition_count = partition_count
+        super().__init__(partition_count)
         self.config = config
-        self.shards: dict[int, TransactionShard] = {}
-        self._loading: dict[int, TransactionShard] = {}
         self._ids = ids
 
     def configure(self, config: TransactionConfig) -> None:
         """Holds from the next event on; deadlines that are set stay as they are."""
         self.config = config
-        for shard in [*self.shards.values(), *self._loading.values()]:
+        for shard in self.all_shards():
             shard.config = config
 
     # -- partitions
 
     def begin_load(self, partition: int, coordinator_epoch: int) -> TransactionShard:
         """This broker leads the partition: give the shard its records, then call `end_load`."""
-        assert partition not in self.shards
-        shard = TransactionShard(
-            partition, coordinator_epoch=coordinator_epoch, config=self.config, ids=self._ids
+        return self.add_loading(
+            TransactionShard(
+                partition, coordinator_epoch=coordinator_epoch, config=self.config, ids=self._ids
+            )
         )
-        self._loading[partition] = shard
-        return shard
 
     def end_load(self, partition: int, now_ms: int) -> Outcome:
-        shard = self._loading.pop(partition)
-        self.shards[partition] = shard
-        return shard.loaded(now_ms)
+        return self.add_loaded(partition).loaded(now_ms)
 
     def unload(self, partition: int) -> None:
         """Another broker leads the partition, or its log cannot be read any more."""
-        self._loading.pop(partition, None)
-        self.shards.pop(partition, None)
-
-    def is_loading(self, shard: TransactionShard) -> bool:
-        """Whether it is still this shard that is being loaded for its partition."""
-        return self._loading.get(shard.partition) is shard
-
-    def shard_of(self, transactional_id: str) -> TransactionShard:
-        partition = partition_for(transactional_id, self.partition_count)
-        shard = self.shards.get(partition)
-        if shard is not None:
-            return shard
-        if partition in self._loading:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        self.remove(partition)
 
     def failed(self, outcome: Outcome, code: ErrorCode, *, now_ms: int) -> list[Reply]:
         """See TransactionShard.failed."""
         return self.shards[outcome.partition].failed(outcome, code, now_ms=now_ms)
 
-    # -- time
-
-    def next_deadline_ms(self) -> int | None:
-        deadlines = (shard.next_deadline_ms() for shard in self.shards.values())
-        return min((due_ms for due_ms in deadlines if due_ms is not None), default=None)
-
     def expire(self, now_ms: int) -> list[Outcome]:
         """Whatever is due by now; each outcome is of another partition."""
-        due: list[Outcome] = []
-        for shard in self.shards.values():
-            deadline_ms = shard.next_deadline_ms()
-            if deadline_ms is not None and deadline_ms <= now_ms:
-                due.append(shard.expire(now_ms))
-        return due
+        return [shard.expire(now_ms) for shard in self.due(now_ms)]
 
     # -- requests
 
