@@ -322,11 +322,12 @@ def test_a_transaction_that_was_aborted_long_ago_does_not_cast_doubt_on_the_next
     log.roll(NOW)
     compact(log)
     assert log.aborted(0, log.end_offset) == [(1, 0)]
-    transact(log, 1, (b"a", None), sequence=1)
+    transact(log, 1, (b"a", None), (b"b", b"new"), sequence=1)
     end(log, 1, commit=True)
     for number in range(3):
         log.roll(NOW)
         compact(log, now_ms=NOW + number * CONFIG.delete_retention_ms)
+        assert table(log, log.aborted(0, log.end_offset)).get(b"b") == b"new"
         assert b"a" not in table(log, log.aborted(0, log.end_offset))
         dirty(log)
 
