@@ -16,6 +16,7 @@ from ottla.broker.context import Context, Session
 from ottla.broker.dispatch import ROUTES
 from ottla.cluster.decisions import NewTopic
 from ottla.config import ServerConfig
+from ottla.coordinator.coordinator import GroupCoordinator
 from ottla.coordinator.keys import OFFSETS_TOPIC, partition_for
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import APIS, ApiKey
@@ -352,6 +353,27 @@ def test_offsets_are_deleted_one_by_one_and_with_their_topic(tmp_path: Path) -> 
         assert await client.committed("g") == {1: 5, 2: 5}
         await client.broker.controller.delete_topics(["t"])
         assert await client.committed("g") == {}
+
+    run(tmp_path, act)
+
+
+def test_offsets_of_a_topics_former_life_are_not_those_of_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker died after it had deleted the topic, and before it had deleted the offsets."""
+
+    async def act(client: Client) -> None:
+        await client.commit("g", 5)
+        monkeypatch.setattr(GroupCoordinator, "forget_topic", lambda *args, **more: [])
+        await client.broker.controller.delete_topics(["t"])
+        await client.broker.controller.create_topics([NewTopic("t", partition_count=3)])
+        request = OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", [0])])
+        response = await client.ask(ApiKey.OFFSET_FETCH, request, 7)
+        assert response.topics[0].partitions[0].committed_offset == -1
+        asked = [OffsetFetchRequestTopics("t", partition_indexes=[0])]
+        several = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=asked)])
+        response = await client.ask(ApiKey.OFFSET_FETCH, several, 9)
+        assert response.groups[0].topics[0].partitions[0].committed_offset == -1
 
     run(tmp_path, act)
 

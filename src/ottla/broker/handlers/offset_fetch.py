@@ -44,9 +44,13 @@ def handle(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
 
 def _fetch(ctx: Context, group: OffsetFetchRequestGroup, stable: bool) -> OffsetFetchResponseGroup:
     coordinator = ctx.broker.groups.coordinator
-    if ctx.version < TOPIC_IDS_FROM:
-        return coordinator.offset_fetch(group, version=ctx.version, stable=stable)
     image = ctx.broker.image
+    if ctx.version < TOPIC_IDS_FROM:
+        for topic in group.topics or ():
+            known = image.topics.get(topic.name)
+            if known is not None:  # what was committed for a former topic of that name is not meant
+                topic.topic_id = known.id
+        return coordinator.offset_fetch(group, version=ctx.version, stable=stable)
     unknown: list[OffsetFetchResponseTopics] = []
     if group.topics is not None:
         for topic in group.topics:
