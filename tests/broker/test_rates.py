@@ -177,3 +177,10 @@ def test_a_bucket_starts_full_and_lends() -> None:
     assert bucket.throttle_ms(T0 + 5000) == 0
     assert not bucket.is_quiet(T0 + 15_999)
     assert bucket.is_quiet(T0 + 16_000)
+
+
+@pytest.mark.parametrize("limit", [5e-324, 1e-300])
+def test_a_rate_of_next_to_nothing_is_a_long_wait(limit: float) -> None:
+    bucket = TokenBucket(limit, count=11, window_ms=1_000)
+    bucket.record(10, 0)
+    assert bucket.throttle_ms(0) == THROTTLE_MS_MAX

@@ -128,7 +128,8 @@ class TokenBucket:
         self._fill(now_ms)
         if self._tokens >= 0:
             return 0
-        return min(THROTTLE_MS_MAX, math.floor(-self._tokens / self.limit * 1000 + 0.5))
+        wait_ms = -self._tokens / self.limit * 1000
+        return math.floor(min(wait_ms, THROTTLE_MS_MAX) + 0.5)
 
     def is_quiet(self, now_ms: int) -> bool:
         self._fill(now_ms)
