@@ -29,9 +29,10 @@ CONSUMER_GROUPS = [
     D(
         "group.coordinator.rebalance.protocols",
         LIST,
-        ("classic", "consumer", "share"),
+        ("classic", "consumer"),
         list_of("classic", "consumer", "share", "streams", empty=False),
-        "Which kinds of groups may be. Streams groups are accepted, and not to be had.",
+        "Protocols of consumers that are served. Share groups come with their feature, and streams "
+        "groups are not to be had, whatever is said here.",
     ),
     D(
         "group.consumer.session.timeout.ms",
