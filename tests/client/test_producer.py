@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from typing import Any
 
@@ -144,6 +145,54 @@ def test_a_transaction_that_fails_sends_the_reader_back(transactional: Producer)
     raw: Any = transactional.raw
     assert raw.made == ["begin_transaction", "abort_transaction"]
     assert reader.made == ["go_back"]
+
+
+def test_a_zombie_is_told_that_it_is_fenced(bootstrap: str, topic: str) -> None:
+    """By every call and every future: the thread that serves them outlives the fatal error."""
+    options: Any = {"delivery": "exactly_once", "transactional_id": topic}
+    with Producer(bootstrap, **options) as zombie:
+        with zombie.transaction():
+            zombie.send(topic, b"first")
+        with Producer(bootstrap, **options) as successor:
+            for _ in range(2):
+                with pytest.raises(KafkaError) as raised, zombie.transaction():
+                    zombie.send(topic, b"zombie").result(30)
+                assert raised.value.code == ErrorCode.PRODUCER_FENCED
+            with successor.transaction():
+                successor.send(topic, b"second")
+    with Consumer(bootstrap, topic, auto_offset_reset="earliest") as consumer:
+        assert [each.value for each in consumer.take(2)] == [b"first", b"second"]
+
+
+def test_transactions_go_on_when_the_broker_was_away() -> None:
+    """With librdkafka's own defaults the second one waits for ever, whatever its timeout."""
+    done: list[bytes | None] = []
+
+    def work(cluster: LocalCluster) -> None:
+        servers = cluster.bootstrap_servers
+        with (
+            Producer(servers, delivery="exactly_once", transactional_id="worker") as producer,
+            cluster.consumer("in", group="workers", delivery="exactly_once") as consumer,
+        ):
+            for _ in range(2):
+                with producer.transaction(consumer):
+                    for record in consumer.take(1):
+                        producer.send("out", record.value)
+                        done.append(record.value)
+                if len(done) == 1:
+                    cluster.kill()
+                    threading.Thread(target=cluster.restart).start()
+
+    with LocalCluster(process=True) as cluster:
+        cluster.create_topic("in")
+        with cluster.producer() as source:
+            source.send("in", b"before")
+            source.send("in", b"after")
+        worker = threading.Thread(target=work, args=(cluster,), daemon=True)
+        worker.start()
+        worker.join(30)
+        assert not worker.is_alive()
+    assert done == [b"before", b"after"]
 
 
 def test_closing_twice_is_closing_once(bootstrap: str) -> None:

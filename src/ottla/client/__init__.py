@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
+    from ottla.client.configs import ResourceType
     from ottla.client.consumer import Consumer, RebalanceListener
     from ottla.client.delivery import Delivery
     from ottla.client.producer import Producer, Sending
@@ -30,6 +31,7 @@ __all__ = [
     "Producer",
     "RebalanceListener",
     "Record",
+    "ResourceType",
     "Sending",
     "Serde",
     "ShareConsumer",
@@ -46,6 +48,7 @@ _HOMES = {
     "Producer": "ottla.client.producer",
     "RebalanceListener": "ottla.client.consumer",
     "Record": "ottla.client.record",
+    "ResourceType": "ottla.client.configs",
     "Sending": "ottla.client.producer",
     "Serde": "ottla.client.serde",
     "ShareConsumer": "ottla.client.share_consumer",

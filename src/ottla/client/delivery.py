@@ -24,7 +24,14 @@ class Delivery(StrEnum):
 PRODUCER: Final[dict[Delivery, dict[str, Setting]]] = {
     Delivery.AT_MOST_ONCE: {"acks": 0, "retries": 0, "enable.idempotence": False},
     Delivery.AT_LEAST_ONCE: {"acks": "all", "enable.idempotence": True},
-    Delivery.EXACTLY_ONCE: {"acks": "all", "enable.idempotence": True},
+    Delivery.EXACTLY_ONCE: {
+        "acks": "all",
+        "enable.idempotence": True,
+        # When the last broker goes away, librdkafka (2.16) forgets them all and begins with its
+        # bootstrap servers (KIP-899). A group's coordinator that it has remembered is then one
+        # that never comes back, and send_offsets_to_transaction waits for it for ever.
+        "metadata.recovery.strategy": "none",
+    },
 }
 
 CONSUMER: Final[dict[Delivery, dict[str, Setting]]] = {
