@@ -9,7 +9,7 @@ LIBRDKAFKA_SUITE := tests/compat/test_librdkafka_own_suite.py
 .PHONY: run test lint unit compat delivery librdkafka compile test-compiled bench chaos fuzz messages clean help
 
 help:
-	@echo "make run      start a broker on 127.0.0.1:9092 (data in ./data)"
+	@echo "make run      start a broker on 127.0.0.1:9092 (data in ./data); ARGS=\"--override NAME=VALUE\""
 	@echo "make test     lint, types, layers, unit tests, real clients"
 	@echo "make compat   clients and tools from Maven Central and Go modules"
 	@echo "make librdkafka   librdkafka's own test suite"
@@ -27,7 +27,7 @@ $(READY): pyproject.toml
 	@touch $@
 
 run: $(READY)
-	$(BIN)/ottla serve --override log.dirs=./data
+	$(BIN)/ottla serve --override log.dirs=./data $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

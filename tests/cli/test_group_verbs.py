@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.cli.main import main
-from ottla.client import Admin, Consumer, Producer, TopicPartition
+from ottla.client import Admin, Consumer, KafkaError, Producer, TopicPartition
 
 Tool = Callable[..., Any]
 
@@ -44,7 +44,7 @@ def test_members(ottla: Tool, bootstrap: str, five: str, group: str) -> None:
         assert member["assignment"] == [[five, 0]]
         table = ottla("groups", "members", group).out
         assert f"{five}:0" in table
-        assert "1 members" in table
+        assert "1 member\n" in table
         listed = json.loads(ottla("groups", "list", "--type", "classic", "--json").out)
         assert group in {each["name"] for each in listed}
         assert ottla("groups", "list", "--type", "share", "--json").out.find(group) == -1
@@ -73,9 +73,23 @@ def test_a_transactions_life(
 def test_abort_fences_the_producer(ottla: Tool, producer: Producer[Any, Any], name: str) -> None:
     before = json.loads(ottla("transactions", "describe", name, "--json").out)
     ran = ottla("transactions", "abort", name, "--yes")
-    assert ran.out == f"aborted the transaction of {name}\n"
+    assert ran.out == f"no transaction of {name} was open; its producer is fenced\n"
     after = json.loads(ottla("transactions", "describe", name, "--json").out)
     assert after["producer_epoch"] > before["producer_epoch"]
+
+
+def test_abort_of_an_id(ottla: Tool, producer: Producer[Any, Any], name: str, topic: str) -> None:
+    def work() -> None:
+        with producer.transaction():
+            producer.send(topic, b"x").result()
+            running = ottla("transactions", "list", name, "--longer-than", "0", "--json").out
+            assert len(json.loads(running)) == 1
+            ran = ottla("transactions", "abort", name, "--yes")
+            assert ran.out == f"aborted the transaction of {name}\n"
+
+    with pytest.raises(KafkaError, match="fenced"):
+        work()
+    assert ottla("transactions", "list", name, "--longer-than", "0", "--json").out == "[]\n"
 
 
 def test_abort_in_a_partition(
@@ -102,3 +116,46 @@ def test_what_can_not_be_aborted(ottla: Tool, name: str) -> None:
     assert ottla("transactions", "abort", "--yes").code == 2
     assert ottla("transactions", "abort", name, "--partition", "t:0", "--yes").code == 2
     assert ottla("transactions", "abort", "-p", "t", "--offset", "1", "--yes").code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("groups list --type nonsense", "classic, consumer, share"),
+        ("groups reset g", "--to"),
+        ("groups reset g --to nonsense", "earliest, latest, an offset"),
+        ("transactions list --state nonsense", "Ongoing"),
+        ("produce t x --delivery exactly_once", "at_least_once or at_most_once"),
+    ],
+)
+def test_a_wrong_word_is_named_with_the_right_ones(ottla: Tool, words: str, said: str) -> None:
+    ran = ottla(*words.split())
+    assert ran.code == 2
+    assert said in ran.err
+    assert "java" not in ran.err
+
+
+def test_a_place_that_is_none(ottla: Tool, five: str) -> None:
+    ran = ottla("consume", five, "--from", "nonsense")
+    assert ran.code == 2
+    assert "beginning, end, an offset" in ran.err
+    missing = ottla("groups", "reset", "g", "--to", "latest", "--topic", "no-such:0")
+    assert "topic no-such does not exist" in missing.err
+
+
+def test_names_are_no_markup(ottla: Tool, five: str) -> None:
+    """A group's name is any text: neither a colour nor a picture is meant by it."""
+    name = f"a[/]b :x: [red]{five}"
+    assert ottla("groups", "reset", name, "--to", "latest", "--topic", five).code == 0
+    assert name in ottla("groups", "list").out
+    assert name in ottla("groups", "describe", name).out
+    assert f"group {name}x does not exist" in ottla("groups", "describe", f"{name}x").err
+    assert ottla("groups", "delete", name, "--yes").out == f"deleted group {name}\n"
+
+
+def test_offsets_are_reset_in_order(ottla: Tool, admin: Admin, topic: str, group: str) -> None:
+    admin.topics.create(topic, 3)
+    for index in (2, 0, 1):
+        ottla("groups", "reset", group, "--to", "latest", "--topic", f"{topic}:{index}")
+    plan = json.loads(ottla("groups", "reset", group, "--to", "earliest", "--json").out)
+    assert [each["partition"] for each in plan] == [0, 1, 2]

@@ -229,7 +229,7 @@ def test_ottla_groups_knows_share_groups(
     described = json.loads(ottla("describe", empty, "--json").out)
     assert described["type"] == "Share"
     (row,) = described["offsets"]
-    assert (row["topic"], row["offset"], row["end"]) == (five, 0, 5)
+    assert (row["topic"], row["offset"], row["end"], row["members"]) == (five, 0, 5, 0)
     assert ottla("reset", empty, "--to", "latest").code == 0
     assert start_of(admin, empty, five) == 5
     assert ottla("delete", empty, "--yes").out == f"deleted group {empty}\n"

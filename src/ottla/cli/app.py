@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated, Any, Final
 
 import typer
+import typer.core
 
 from ottla.cli.kafka.tool import INTERRUPTED, ToolError, broken_pipe, log_to_stderr
 from ottla.cli.output import fail
@@ -20,6 +22,8 @@ from ottla.cli.verbs import (
 )
 from ottla.errors import KafkaError
 
+ORDER: Final = ("serve", "topics", "produce", "consume", "groups", "transactions", "configs")
+
 HELP = """Ottla: an event streaming platform that speaks Kafka's protocol.
 
 [bold]ottla serve[/bold] starts a broker; the other verbs work with any Kafka cluster.
@@ -28,7 +32,20 @@ Kafka's own tools are there too, under their own names: kafka-topics, kafka-cons
 kafka-console-consumer, kafka-consumer-groups, kafka-transactions and others.
 """
 
+
+class Verbs(typer.core.TyperGroup):
+    """The verbs in the order of a newcomer's day; typer has groups of verbs behind all others."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        names = super().list_commands(ctx)
+        return [
+            *(each for each in ORDER if each in names),
+            *(each for each in names if each not in ORDER),
+        ]
+
+
 app = typer.Typer(
+    cls=Verbs,
     help=HELP,
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -44,6 +61,24 @@ app.command("produce", help=produce.HELP)(produce.produce)
 app.command("consume", help=consume.HELP)(consume.consume)
 app.command("bench", help=bench.HELP)(bench.bench)
 app.command("dump-log", help=dump_log.HELP)(dump_log.dump_log)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        import ottla
+
+        print(f"ottla {ottla.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")
+    ] = False,
+) -> None:
+    """What stands before a verb."""
 
 
 @app.command(

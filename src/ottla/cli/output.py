@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from ottla.errors import ErrorCode, KafkaError
@@ -44,6 +45,7 @@ _ADVICE: Final = {
     ErrorCode.NON_EMPTY_GROUP: "Stop its consumers first; `ottla groups describe` lists them.",
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "`ottla transactions list` shows those there are.",
     ErrorCode.TOPIC_ALREADY_EXISTS: "`ottla topics describe` shows it.",
+    ErrorCode.INVALID_RECORD: "A compacted topic takes no record without a key.",
     ErrorCode.REQUEST_TIMED_OUT: "Can its advertised address be reached from here?",
 }
 
@@ -51,7 +53,9 @@ _ADVICE: Final = {
 def console() -> Console:
     """Standard output. Made anew each time: tests and pipes swap it."""
     tty = sys.stdout.isatty()
-    return Console(highlight=False, width=None if tty else WIDE, soft_wrap=not tty)
+    return Console(
+        highlight=False, emoji=False, width=None if tty else WIDE, soft_wrap=not tty
+    )  # `:x:` in a name is no picture
 
 
 def print_json(value: Any) -> None:
@@ -93,16 +97,12 @@ def said(text: str) -> None:
 
 def fail(error: Exception) -> None:
     """On standard error: what happened, and what to do."""
-    shown = Console(stderr=True, highlight=False, soft_wrap=True)
+    shown = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
     if not isinstance(error, KafkaError):
-        shown.print(f"[bold red]error[/] {_safe(str(error))}")
+        shown.print(f"[bold red]error[/] {escape(str(error))}")
         return
     message = str(error).removeprefix("Broker: ")
     name = "" if error.code.name in message else f" [dim]({error.code.name})[/]"
-    shown.print(f"[bold red]error[/] {_safe(message)}{name}")
+    shown.print(f"[bold red]error[/] {escape(message)}{name}")
     if error.code in _ADVICE:
         shown.print(f"      {_ADVICE[error.code]}")
-
-
-def _safe(text: str) -> str:
-    return text.replace("[", r"\[")

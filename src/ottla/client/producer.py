@@ -36,6 +36,11 @@ class Sending(Future[Delivered]):
         return asyncio.wrap_future(self).__await__()
 
 
+# A fatal error (fenced) is raised once by whatever serves librdkafka's events, with a SystemError
+# where it meets a delivery report. Calls and futures tell of it, and these go on.
+_FATAL: Final = (confluent_kafka.KafkaException, SystemError)
+
+
 class Producer(Generic[K, V]):
     """Sends records to topics.
 
@@ -136,7 +141,10 @@ class Producer(Generic[K, V]):
 
     def flush(self, timeout_s: float = FLUSH_S_MAX) -> None:
         """Wait until every record that was sent is delivered or has failed."""
-        left = self.raw.flush(timeout_s)
+        try:
+            left = self.raw.flush(timeout_s)
+        except _FATAL:
+            left = self.raw.flush(timeout_s)
         if left:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, f"{left} records not delivered after {timeout_s} s"
@@ -203,9 +211,7 @@ class Producer(Generic[K, V]):
             self._under_way.wait()
             self._under_way.clear()
             while len(self.raw) and not self._closing.is_set():
-                # A fatal error (fenced) is raised here, too, once: the calls and the futures of
-                # those who send tell of it, and those that are left wait for this thread.
-                with suppress(confluent_kafka.KafkaException, SystemError):
+                with suppress(*_FATAL):  # the futures that are left wait for this thread
                     self.raw.poll(POLL_S)
 
     def _call(self, what: Callable[..., object], *arguments: object) -> None:

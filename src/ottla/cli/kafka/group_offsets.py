@@ -111,7 +111,7 @@ def _plan_of(
     if any(map(options.has, ("all-topics", "to-current", "shift-by"))):
         current = {each: found.offset for each, found in admin.groups.offsets(name).items()}
     if options.has("all-topics"):
-        partitions = list(current)
+        partitions = sorted(current)
     else:
         partitions = topic_partitions(admin, options.values("topic"))
     return new_offsets(admin, options, partitions, current)

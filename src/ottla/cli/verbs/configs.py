@@ -1,10 +1,13 @@
-"""ottla configs: show and change the configs of topics and brokers."""
+"""ottla configs: show and change the configs of topics, brokers and groups."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from ottla.cli.kafka.tool import ToolError, read_properties
 from ottla.cli.output import (
@@ -18,16 +21,20 @@ from ottla.cli.output import (
 )
 from ottla.client.admin import Admin
 from ottla.client.configs import Config, ConfigSource, ResourceType
+from ottla.errors import KafkaError
 
 app = typer.Typer(
-    help="""Configs of topics and brokers: show, set, unset.
+    help="""Configs of topics, brokers and groups: show, set, unset.
 
 A resource is [bold]topic:NAME[/bold], [bold]broker:ID[/bold], [bold]broker:[/bold] (the default of
 all brokers) or [bold]group:NAME[/bold].
 
 [dim]ottla configs show topic:orders
 ottla configs set topic:orders retention.ms=86400000
+ottla configs set group:workers share.auto.offset.reset=earliest
 ottla configs unset topic:orders retention.ms[/dim]
+
+Quotas of users, clients and addresses are set with kafka-configs.
 """,
     no_args_is_help=True,
 )
@@ -55,7 +62,7 @@ def show(
     ottla configs show topic:orders cleanup.policy --explain[/dim]
     """
     kind, name = _parse(resource)
-    with _admin(bootstrap_server, command_config) as admin:
+    with _admin(bootstrap_server, command_config) as admin, _about(resource):
         found = admin.configs.describe(kind, name, documentation=True)
     default = ConfigSource.DEFAULT_CONFIG
     wanted = [
@@ -95,10 +102,10 @@ def set_configs(
         if not equals:
             raise ToolError(f"{each}: expected NAME=VALUE, such as retention.ms=60000")
         wishes[key] = value
-    with _admin(bootstrap_server, command_config) as admin:
+    with _admin(bootstrap_server, command_config) as admin, _about(resource):
         admin.configs.alter(kind, name, set=wishes)
     for key, value in wishes.items():
-        said(f"[cyan]{resource}[/] {key} = {value}")
+        said(f"[cyan]{escape(resource)}[/] {key} = {escape(value)}")
 
 
 @app.command()
@@ -114,21 +121,36 @@ def unset(
     [dim]ottla configs unset topic:orders retention.ms[/dim]
     """
     kind, name = _parse(resource)
-    with _admin(bootstrap_server, command_config) as admin:
+    with _admin(bootstrap_server, command_config) as admin, _about(resource):
         admin.configs.alter(kind, name, delete=names)
         after = {each.name: each.value for each in admin.configs.describe(kind, name)}
     for each in names:
-        said(f"[cyan]{resource}[/] {each} = {after.get(each)} [dim](default)[/]")
+        said(
+            f"[cyan]{escape(resource)}[/] {each} = {escape(str(after.get(each)))} [dim](default)[/]"
+        )
 
 
 def _admin(bootstrap_server: str, command_config: str | None) -> Admin:
     return Admin(bootstrap_server, settings=dict(read_properties(command_config)))
 
 
+@contextmanager
+def _about(resource: str) -> Iterator[None]:
+    """A broker may refuse with a bare code: name what it was asked for."""
+    try:
+        yield
+    except KafkaError as error:
+        if error.message:
+            raise
+        raise KafkaError(error.code, f"{resource}: {error.code.name}") from None
+
+
 def _parse(resource: str) -> tuple[ResourceType, str]:
     kind, colon, name = resource.partition(":")
     if not colon or kind not in _KINDS or (not name and kind != "broker"):
-        raise ToolError(f"{resource}: expected topic:NAME, broker:ID, broker: or group:NAME")
+        quotas = kind in ("client", "clients", "user", "users", "ip", "ips")
+        also = "; quotas are set with kafka-configs" if quotas else ""
+        raise ToolError(f"{resource}: expected topic:NAME, broker:ID, broker: or group:NAME{also}")
     if kind == "broker" and name and not name.isdigit():
         raise ToolError(f"{resource}: a broker's id is a number")
     return _KINDS[kind], name
@@ -138,7 +160,7 @@ def _row(config: Config) -> tuple[str, ...]:
     value = "(hidden)" if config.sensitive else config.value
     source = config.source.name.removesuffix("_CONFIG").lower().replace("_", " ")
     changed = config.source != ConfigSource.DEFAULT_CONFIG
-    shown = "[dim]null[/]" if value is None else value.replace("[", r"\[")
+    shown = "[dim]null[/]" if value is None else escape(value)
     return (
         f"[cyan]{config.name}[/]",
         f"[bold]{shown}[/]" if changed else shown,

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from ottla.cli.kafka.get_offsets import partitions_of
-from ottla.cli.kafka.group_offsets import parse_datetime
 from ottla.cli.kafka.tool import broken_pipe, read_properties
 from ottla.cli.output import LOCALHOST, AsJson, Bootstrap, CommandConfig, console
+from ottla.cli.verbs.places import time_of
 from ottla.client.admin import Admin
 from ottla.client.consumer import Consumer
 from ottla.client.offsets import EARLIEST, LATEST, OffsetAt
@@ -41,7 +41,9 @@ def consume(
     count: Annotated[int | None, typer.Option("--count", "-n", help="Stop after so many.")] = None,
     exit_at_end: Annotated[bool, typer.Option("--exit", "-e", help="Stop at the end.")] = False,
     group: Annotated[str | None, typer.Option("--group", "-g", help="Read as a group.")] = None,
-    partition: Annotated[int | None, typer.Option("--partition", "-p")] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", help="Only this partition.")
+    ] = None,
     committed: Annotated[bool, typer.Option(help="Only what is committed.")] = False,
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
@@ -163,8 +165,8 @@ def _starts(
             each: max(first[each], last[each] + offset if offset < 0 else offset)
             for each in partitions
         }
-    text = start if "T" in start else f"{start}T00:00"
-    since = _offsets(admin, partitions, parse_datetime(text))
+    words = "beginning, end, an offset, -N"
+    since = _offsets(admin, partitions, time_of(start, "--from", words))
     return {each: since[each] if since[each] >= 0 else last[each] for each in partitions}
 
 

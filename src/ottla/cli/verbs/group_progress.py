@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Literal, overload
 
@@ -42,6 +43,7 @@ def progress(admin: Admin, group: GroupDescription) -> list[Row]:
     # Behind a share group's start lie records that are done: its broker counts, we can't.
     lags = _share_lags(admin, group.name) if shared else {}
     readers = {each: member for member in group.members for each in member.assignment}
+    crowd = Counter(each for member in group.members for each in member.assignment)
     partitions = sorted(set(current) | set(readers))
     ends = admin.offsets.find(partitions)
     rows: list[Row] = []
@@ -50,19 +52,20 @@ def progress(admin: Admin, group: GroupDescription) -> list[Row]:
         end = at.offset if isinstance(at, OffsetAt) else None
         offset = current.get(each)
         reader = readers.get(each)
-        behind = None if offset is None or end is None else end - offset
-        rows.append(
-            {
-                "topic": each.topic,
-                "partition": each.partition,
-                "offset": offset,
-                "end": end,
-                "lag": lags.get(each) if shared else behind,
-                "member": reader.id if reader else None,
-                "client": reader.client_id if reader else None,
-                "host": reader.host if reader else None,
-            }
-        )
+        row: Row = {
+            "topic": each.topic,
+            "partition": each.partition,
+            "offset": offset,
+            "end": end,
+            "lag": None if offset is None or end is None else end - offset,
+            "member": reader.id if reader else None,
+            "client": reader.client_id if reader else None,
+            "host": reader.host if reader else None,
+        }
+        if shared:  # members read it together
+            row = {key: row[key] for key in ("topic", "partition", "offset", "end")}
+            row |= {"lag": lags.get(each), "members": crowd[each]}
+        rows.append(row)
     return rows
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from ottla.cli.kafka.group_offsets import new_offsets, topic_partitions
 from ottla.cli.kafka.group_report import assignment_text
@@ -26,8 +27,10 @@ from ottla.cli.verbs.group_progress import (
     described,
     progress,
 )
+from ottla.cli.verbs.places import time_of
 from ottla.client.admin import Admin
 from ottla.client.describing import GroupDescription
+from ottla.client.record import TopicPartition
 from ottla.errors import ErrorCode, KafkaError
 
 app = typer.Typer(
@@ -42,6 +45,7 @@ ottla groups reset billing --topic orders --to earliest[/dim]
 )
 
 _COLORS = {"Stable": "green", "Empty": "dim", "Dead": "red"}
+_TYPES = ("classic", "consumer", "share", "streams")
 
 
 @app.command("list")
@@ -59,6 +63,8 @@ def list_groups(
     [dim]ottla groups list
     ottla groups list --type share --json[/dim]
     """
+    if kind is not None and kind.lower() not in _TYPES:
+        raise typer.BadParameter(f"--type is one of {', '.join(_TYPES)}, not {kind!r}")
     with _admin(bootstrap_server, command_config) as admin:
         found = admin.groups.list_all()
     groups = sorted(
@@ -69,7 +75,7 @@ def list_groups(
         print_json(groups)
         return
     rows = [
-        (f"[cyan]{each.name}[/]", _colored(each.state), each.type, each.protocol or "-")
+        (f"[cyan]{escape(each.name)}[/]", _colored(each.state), each.type, each.protocol or "-")
         for each in groups
     ]
     print_table(["group", "state", "type", "protocol"], rows)
@@ -106,8 +112,9 @@ def describe(
         )
         return
     _title(group, rows)
+    readers = [">members"] if group.type == "Share" else ["member", "host"]
     print_table(
-        ["topic", ">partition", ">offset", ">end", ">lag", "member", "host"],
+        ["topic", ">partition", ">offset", ">end", ">lag", *readers],
         [
             (
                 row["topic"],
@@ -115,15 +122,14 @@ def describe(
                 _number(row["offset"]),
                 _number(row["end"]),
                 _lag(row["lag"]),
-                row["member"] or "-",
-                row["host"] or "-",
+                *(_number(row[each.removeprefix(">")]) for each in readers),
             )
             for row in rows
         ],
     )
     idle = [each for each in group.members if not each.assignment]
     for member in idle:
-        said(f"  [dim]idle:[/] {member.id} {member.host} {assignment_text(member.assignment)}")
+        said(f"  [dim]idle:[/] {escape(member.id)} {member.host}")
 
 
 @app.command()
@@ -148,10 +154,10 @@ def members(
         ["member", "client", "host", "instance", ">epoch", "reads", "is to read"],
         [
             (
-                f"[cyan]{each.id}[/]",
-                each.client_id,
+                f"[cyan]{escape(each.id)}[/]",
+                escape(each.client_id),
                 each.host,
-                each.instance_id or "-",
+                escape(each.instance_id or "-"),
                 _number(each.epoch),
                 assignment_text(each.assignment),
                 "-" if each.target is None else assignment_text(each.target),
@@ -165,10 +171,7 @@ def members(
 def reset(
     name: Annotated[str, typer.Argument(help="The group; it must have no members.")],
     *,
-    to: Annotated[
-        str,
-        typer.Option(help="earliest, latest, an offset, +N or -N, or a time.", show_default=True),
-    ] = "earliest",
+    to: Annotated[str, typer.Option(help="earliest, latest, an offset, +N or -N, or a time.")],
     topic: Annotated[
         list[str], typer.Option("--topic", "-t", help="topic or topic:0,1; none: all that it read.")
     ] = [],  # noqa: B006
@@ -183,17 +186,17 @@ def reset(
     ottla groups reset billing --to -100 --topic orders
     ottla groups reset billing --to 2026-01-31T12:00:00[/dim]
     """
+    scenario = _scenario(to)
     with _admin(bootstrap_server, command_config) as admin:
         group = described(admin, name, may_miss=True)
         if group is not None and group.members:
-            code = ErrorCode.NON_EMPTY_GROUP
-            raise KafkaError(code, f"group {name} has {len(group.members)} members")
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {name} has {_members(group)}")
         shared = group is not None and group.type == "Share"
         current = current_offsets(admin, name, shared=shared)
-        partitions = topic_partitions(admin, topic) if topic else list(current)
+        partitions = _chosen(admin, topic) if topic else sorted(current)
         if not partitions:
             raise ToolError(f"group {name} has no offsets; name what to set by --topic")
-        plan = new_offsets(admin, _scenario(to), partitions, current)
+        plan = new_offsets(admin, scenario, partitions, current)
         if not dry_run:
             alter_offsets(admin, name, plan, shared=shared)
     if as_json:
@@ -227,11 +230,19 @@ def delete(
     for name, error in results.items():
         if error is not None:
             raise KafkaError(error.code, f"{name}: {str(error).removeprefix('Broker: ')}")
-        said(f"deleted group [cyan]{name}[/]")
+        said(f"deleted group [cyan]{escape(name)}[/]")
 
 
 def _admin(bootstrap_server: str, command_config: str | None) -> Admin:
     return Admin(bootstrap_server, settings=dict(read_properties(command_config)))
+
+
+def _chosen(admin: Admin, words: list[str]) -> list[TopicPartition]:
+    known = admin.topics.names()
+    for name in (each.partition(":")[0] for each in words):
+        if name not in known:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
+    return topic_partitions(admin, words)
 
 
 def _scenario(to: str) -> Options:
@@ -243,6 +254,7 @@ def _scenario(to: str) -> Options:
         elif to.isdigit():
             words = ["--to-offset", to]
         else:
+            time_of(to, "--to", "earliest, latest, an offset, +N, -N")
             words = ["--to-datetime", to if "T" in to else f"{to}T00:00:00"]
     known = [
         Option("to-earliest", ""),
@@ -257,10 +269,15 @@ def _title(group: GroupDescription, rows: list[Row]) -> None:
     lag = f", lag {sum(int(row['lag'] or 0) for row in rows):,}" if rows else ""
     epoch = "" if group.epoch is None else f", epoch {group.epoch}"
     said(
-        f"[bold cyan]{group.name}[/]  {_colored(group.state)}  [dim]{group.type.lower()},"
+        f"[bold cyan]{escape(group.name)}[/]  {_colored(group.state)}  [dim]{group.type.lower()},"
         f" {group.assignor or 'no assignor'}, coordinator {group.coordinator.id}{epoch},"
-        f" {len(group.members)} members{lag}[/]"
+        f" {_members(group)}{lag}[/]"
     )
+
+
+def _members(group: GroupDescription) -> str:
+    count = len(group.members)
+    return "1 member" if count == 1 else f"{count} members"
 
 
 def _colored(state: str) -> str:
@@ -268,7 +285,7 @@ def _colored(state: str) -> str:
 
 
 def _number(value: int | str | None) -> str:
-    return "-" if value is None else f"{value:,}" if isinstance(value, int) else value
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else escape(value)
 
 
 def _lag(value: int | str | None) -> str:

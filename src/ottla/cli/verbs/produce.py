@@ -22,6 +22,8 @@ ottla produce orders --key-separator : < lines.txt
 ottla produce orders --from-json < records.jsonl   (key, value, headers, partition)[/dim]
 """
 
+_DELIVERIES = ("at_least_once", "at_most_once")  # the third takes a transactional id
+
 Headers = Annotated[
     list[str], typer.Option("--header", "-H", help="A header.", metavar="NAME=VALUE")
 ]
@@ -36,7 +38,9 @@ def produce(
         str | None, typer.Option(help="What stands between key and value in a line.")
     ] = None,
     header: Headers = [],  # noqa: B006
-    partition: Annotated[int | None, typer.Option("--partition", "-p")] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", help="The partition; none: by the key.")
+    ] = None,
     from_json: Annotated[bool, typer.Option("--from-json", help="Lines are JSON objects.")] = False,
     delivery: Annotated[str, typer.Option(help="at_least_once or at_most_once.")] = "at_least_once",
     compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4, zstd.")] = "none",
@@ -44,6 +48,9 @@ def produce(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
+    if delivery not in _DELIVERIES:
+        words = " or ".join(_DELIVERIES)
+        raise typer.BadParameter(f"--delivery is {words}, not {delivery!r}")
     settings = {**read_properties(command_config), "compression.type": compression}
     probe(bootstrap_server)
     common = {

@@ -135,8 +135,13 @@ def describe(
 def create(
     name: Annotated[str, typer.Argument(help="The name of the new topic.")],
     *,
-    partitions: Annotated[int | None, typer.Option("--partitions", "-p", min=1)] = None,
-    replication_factor: Annotated[int | None, typer.Option("--replication-factor", "-r")] = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option("--partitions", "-p", min=1, help="How many; none: as the broker says."),
+    ] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option("--replication-factor", "-r", help="Copies of each partition.")
+    ] = None,
     config: Configs = [],  # noqa: B006
     if_not_exists: Annotated[bool, typer.Option(help="Do nothing if it exists.")] = False,
     bootstrap_server: Bootstrap = LOCALHOST,

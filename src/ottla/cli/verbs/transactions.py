@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from ottla.cli.kafka.get_offsets import partitions_of
 from ottla.cli.kafka.tool import read_properties
@@ -35,6 +36,8 @@ ottla transactions hanging[/dim]
     no_args_is_help=True,
 )
 
+_RUNNING = ("Ongoing", "PrepareCommit", "PrepareAbort")
+_STATES = ("Empty", *_RUNNING, "CompleteCommit", "CompleteAbort", "PrepareEpochFence", "Dead")
 _COLORS = {"Ongoing": "yellow", "Empty": "dim", "CompleteCommit": "green", "CompleteAbort": "red"}
 
 
@@ -60,9 +63,12 @@ def list_transactions(
     ottla transactions list 'billing-.*' --state Ongoing --longer-than 60[/dim]
     """
     longer_than_ms = -1 if longer_than is None else int(longer_than * 1000)
+    states = [_state(each) for each in state]
+    if longer_than is not None and not states:
+        states = [*_RUNNING]  # a coordinator counts from the begin, of what is over as well
     with _admin(bootstrap_server, command_config) as admin:
         found = sorted(
-            admin.transactions.list(states=state, longer_than_ms=longer_than_ms, pattern=pattern),
+            admin.transactions.list(states=states, longer_than_ms=longer_than_ms, pattern=pattern),
             key=lambda each: each.transactional_id,
         )
     if as_json:
@@ -72,7 +78,7 @@ def list_transactions(
         ["id", "state", ">producer", ">coordinator"],
         [
             (
-                f"[cyan]{each.transactional_id}[/]",
+                f"[cyan]{escape(each.transactional_id)}[/]",
                 _colored(each.state),
                 each.producer_id,
                 each.coordinator,
@@ -100,7 +106,7 @@ def describe(
         print_json(found)
         return
     said(
-        f"[bold cyan]{name}[/]  {_colored(found.state)}  [dim]producer {found.producer_id},"
+        f"[bold cyan]{escape(name)}[/]  {_colored(found.state)}  [dim]producer {found.producer_id},"
         f" epoch {found.producer_epoch}, coordinator {found.coordinator},"
         f" timeout {found.timeout_ms / 1000:g} s[/]"
     )
@@ -139,11 +145,14 @@ def abort(
         typer.confirm(f"Abort {what}?", abort=True)
     with _admin(bootstrap_server, command_config) as admin:
         if name is not None:
-            _described(admin, name)  # fencing an id that nobody knows would make it one
+            before = _described(admin, name)  # fencing an id that nobody knows would make it one
             admin.transactions.terminate(name)
+            if before.state not in _RUNNING:
+                said(f"no transaction of {escape(name)} was open; its producer is fenced")
+                return
         elif partition is not None and offset is not None:
             abort_at(admin, _partition(partition), offset)
-    said(f"aborted {what}")
+    said(f"aborted {escape(what)}")
 
 
 @app.command()
@@ -217,6 +226,13 @@ def _described(admin: Admin, name: str) -> TransactionDescription:
             raise KafkaError(found.code, f"nobody has used the transactional id {name}")
         raise found
     return found
+
+
+def _state(text: str) -> str:
+    for each in _STATES:
+        if each.lower() == text.lower():
+            return each
+    raise typer.BadParameter(f"--state is one of {', '.join(_STATES)}, not {text!r}")
 
 
 def _partition(text: str) -> TopicPartition:
