@@ -9,7 +9,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from ottla.client import KafkaError, Producer
+from ottla.client import KafkaError, Producer, ResourceType
 from ottla.cluster.store import StoreError
 from ottla.config import ConfigError
 from ottla.errors import ErrorCode
@@ -71,6 +71,25 @@ def test_its_own_clients_write_and_read(kafka: LocalCluster) -> None:
     consumer = kafka.consumer("orders", group="readers", value=str)
     read = [consumer.poll(PATIENCE_S) for _ in range(10)]
     assert {each.value for each in read if each} == {f"order {each}" for each in range(10)}
+
+
+def test_a_share_consumer_begins_with_the_first_record(kafka: LocalCluster) -> None:
+    with kafka.producer() as producer:
+        producer.send("orders", b"one beer").result()
+    with kafka.share_consumer("orders", group="bar") as consumer:
+        record = consumer.poll(PATIENCE_S)
+        assert record is not None
+        assert record.value == b"one beer"
+
+
+def test_where_a_share_group_starts_is_the_tests_to_choose(kafka: LocalCluster) -> None:
+    name = "share.auto.offset.reset"
+    kafka.create_topic("orders")
+    with kafka.admin() as admin:
+        admin.configs.alter(ResourceType.GROUP, "bar", set={name: "latest"})
+        kafka.share_consumer("orders", group="bar").close()
+        configs = admin.configs.describe(ResourceType.GROUP, "bar")
+    assert [each.value for each in configs if each.name == name] == ["latest"]
 
 
 def test_a_topic_is_created_once(kafka: LocalCluster) -> None:

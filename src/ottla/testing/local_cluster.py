@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet
 
 if TYPE_CHECKING:  # each is imported when it is used: a test pays for what it needs
-    from ottla.client import Admin, Consumer, Producer
+    from ottla.client import Admin, Consumer, Producer, ShareConsumer
     from ottla.clock import Clock
     from ottla.testing.broker_process import BrokerProcess
     from ottla.testing.broker_thread import BrokerThread
+
+    Client = Admin | Consumer[Any, Any] | Producer[Any, Any] | ShareConsumer[Any, Any]
 
 HOST: Final = "127.0.0.1"
 FLUSH_S_MAX: Final = 10.0
@@ -33,7 +35,7 @@ MEMORY_DISK: Final = "/dev/shm"
 MEMORY_DISK_BYTES_MIN: Final = 1 << 30
 
 # What differs from a broker that is meant to last. Nothing here outlives a power cut, the first
-# group waits for nobody, and `__consumer_offsets` is one log instead of fifty.
+# group waits for nobody, and the topics of coordinators are one log instead of fifty.
 DEFAULTS: Final[dict[str, str]] = {
     "ottla.metadata.sync.enable": "false",
     "auto.create.topics.enable": "true",
@@ -41,6 +43,8 @@ DEFAULTS: Final[dict[str, str]] = {
     "group.min.session.timeout.ms": "100",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
 }
 OURS: Final = frozenset({"listeners", "log.dir", "log.dirs"})
 
@@ -91,7 +95,7 @@ class LocalCluster:
         self._reserved: socket.socket | None = None
         self._port: int | None = None
         self._broker: BrokerThread | BrokerProcess | None = None
-        self._clients: WeakSet[Admin | Consumer[Any, Any] | Producer[Any, Any]] = WeakSet()
+        self._clients: WeakSet[Client] = WeakSet()
 
     # Where it is
 
@@ -217,6 +221,28 @@ class LocalCluster:
         self._clients.add(consumer)
         return consumer
 
+    def share_consumer(self, *topics: str, group: str, **options: Any) -> ShareConsumer[Any, Any]:
+        """An ottla.client.ShareConsumer, which starts at the beginning; `options` are its own.
+
+        Where a share group starts is a config of the group: one that a test has set stays.
+        """
+        from ottla.client import Admin, ResourceType, ShareConsumer
+        from ottla.client.configs import ConfigSource
+
+        name = "share.auto.offset.reset"
+        with Admin(self.bootstrap_servers, settings=CLIENT_SETTINGS) as admin:
+            configs = {
+                each.name: each for each in admin.configs.describe(ResourceType.GROUP, group)
+            }
+            if configs[name].source == ConfigSource.DEFAULT_CONFIG:
+                admin.configs.alter(ResourceType.GROUP, group, set={name: "earliest"})
+        settings = {**CLIENT_SETTINGS, **options.pop("settings", {})}
+        consumer = ShareConsumer[Any, Any](
+            self.bootstrap_servers, topics, group=group, settings=settings, **options
+        )
+        self._clients.add(consumer)
+        return consumer
+
     def admin(self) -> Admin:
         from ottla.client import Admin
 
@@ -256,7 +282,7 @@ class LocalCluster:
         if broker is not None:
             broker.stop()
 
-    def _close_client(self, client: Admin | Consumer[Any, Any] | Producer[Any, Any]) -> None:
+    def _close_client(self, client: Client) -> None:
         from ottla.client import Producer
 
         if not isinstance(client, Producer):
