@@ -163,7 +163,9 @@ class Producer(Generic[K, V]):
             if consumer is not None:
                 offsets, group = consumer.worked_off()
                 if offsets:
-                    self._call(self.raw.send_offsets_to_transaction, offsets, group)
+                    self._call(
+                        self.raw.send_offsets_to_transaction, offsets, group, self._block_s_max
+                    )
             self._call(self.raw.commit_transaction, self._block_s_max)
         except BaseException:
             try:
