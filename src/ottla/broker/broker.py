@@ -40,7 +40,7 @@ from ottla.config import Listener, ServerConfig, advertise
 from ottla.coordinator.keys import OFFSETS_TOPIC
 from ottla.coordinator.share.records import STATE_TOPIC
 from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
-from ottla.errors import KafkaError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.net.server import Server
 from ottla.replica.partitions import Partitions
 from ottla.storage.directory import LogDir
@@ -251,7 +251,10 @@ class Broker:
         return [self.node_id] if self.partitions.is_offline(topic, index) else []
 
     async def auto_create(self, topic: str) -> None:
-        """Create a topic that a client asked for and nobody made; KafkaError if it can't be."""
+        """Create a topic that a client asked for and nobody made; KafkaError if it can't be.
+
+        That somebody else has made it meanwhile is as good.
+        """
         wish = NewTopic(topic)
         if topic == OFFSETS_TOPIC:
             wish = self.groups.offsets_topic()
@@ -260,7 +263,7 @@ class Broker:
         elif topic == STATE_TOPIC:
             wish = self.shares.states.state_topic()
         result = (await self.controller.create_topics([wish]))[topic]
-        if isinstance(result, KafkaError):
+        if isinstance(result, KafkaError) and result.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise result
 
     # What the cluster's changes do to us

@@ -47,8 +47,7 @@ async def _create_and_answer(
     try:
         await ctx.broker.auto_create(topic)
     except KafkaError as error:
-        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            return _response(ctx, [_nowhere(key, error) for key in _keys(ctx, request)])
+        return _response(ctx, [_nowhere(key, error) for key in _keys(ctx, request)])
     return _answer(ctx, request)
 
 

@@ -63,8 +63,7 @@ async def _create_and_answer(
         try:
             await ctx.broker.auto_create(name)
         except KafkaError as error:
-            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                failed[name] = error.code
+            failed[name] = error.code
     return _answer(ctx, request, failed)
 
 

@@ -39,9 +39,8 @@ async def _create_and_answer(
     try:
         await ctx.broker.auto_create(STATE_TOPIC)
     except KafkaError as error:
-        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            return ShareGroupHeartbeatResponse(error_code=code, error_message=error.message)
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ShareGroupHeartbeatResponse(error_code=code, error_message=error.message)
     result = _answer(ctx, request)
     return result if isinstance(result, ShareGroupHeartbeatResponse) else await result
 
