@@ -195,13 +195,6 @@ def test_a_larger_batch_than_the_topic_takes_is_refused() -> None:
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_a_coordinators_records_are_one_batch() -> None:
-    held = partition()
-    records = [Record(timestamp=NOW_MS, key=b"%d" % n, value=None) for n in range(3)]
-    assert held.append_records(records, NOW_MS) == 0
-    assert held.append_records(records, NOW_MS) == 3
-
-
 # Waiting
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import Origin, build_batch
+from ottla.records.batch import Origin
 from ottla.records.control import Marker, build_marker
-from ottla.records.record import Record
 from ottla.replica.waiting import Waiting
 from ottla.slices import FileSlice
 from ottla.storage.log import Appended, Log
@@ -100,11 +99,6 @@ class Partition:
         appended = self.append(memoryview(bytearray(batch)), now_ms, origin=Origin.COORDINATOR)
         self.log.unstable_offset(self.high_watermark)  # forgets what is decided for good
         return appended
-
-    def append_records(self, records: list[Record], now_ms: int) -> int:
-        """A coordinator's records, as one batch; returns the offset of the first."""
-        batch = bytearray(build_batch(records))
-        return self.append(memoryview(batch), now_ms).first_offset
 
     def read(self, offset: int, *, size_max: int, isolation: int, whole_first_batch: bool) -> Read:
         """Batches from the one that holds `offset`, as far as this reader may see."""

@@ -73,7 +73,8 @@ def test_accepted_records_are_done_and_the_start_moves_over_them() -> None:
 def test_released_records_go_to_the_next_who_asks() -> None:
     partition = SharePartition(0)
     take(partition, "a", (0, 9))
-    assert say(partition, "a", 2, 4, RELEASE).made_available
+    change = say(partition, "a", 2, 4, RELEASE)
+    assert change.batches == [StateBatch(2, 4, RecordState.AVAILABLE, 1)]
     assert partition.fetch_offset() == 2
     assert take(partition, "b", (0, 9)) == [Acquired(2, 4, 2)]
 
@@ -142,7 +143,6 @@ def test_a_record_that_was_given_out_often_enough_is_archived() -> None:
         assert take(partition, "a", (0, 0))
         change = say(partition, "a", 0, 0, RELEASE)
     assert change.batches == [StateBatch(0, 0, RecordState.ARCHIVED, 2)]
-    assert not change.made_available
     assert partition.start_offset == 1
 
 

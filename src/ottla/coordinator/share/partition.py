@@ -76,13 +76,12 @@ class Acknowledged(NamedTuple):
 class Change:
     """What has to be stored: the states of `batches`, and from where on states are of interest."""
 
-    __slots__ = ("batches", "delivery_complete_count", "made_available", "start_offset")
+    __slots__ = ("batches", "delivery_complete_count", "start_offset")
 
     def __init__(self) -> None:
         self.start_offset = -1
         self.delivery_complete_count = 0
         self.batches: list[StateBatch] = []
-        self.made_available = False  # somebody who waits can be given records
 
 
 class Wanted(NamedTuple):
@@ -360,11 +359,9 @@ class SharePartition:
         self._runs.join()
 
     def _settle(self, run: Run, state: RecordState, change: Change) -> None:
-        if state is RecordState.AVAILABLE:
-            if run.delivery_count >= self.limits.delivery_count_max:
-                state = RecordState.ARCHIVED
-            else:
-                change.made_available = True
+        spent = run.delivery_count >= self.limits.delivery_count_max
+        if state is RecordState.AVAILABLE and spent:
+            state = RecordState.ARCHIVED
         run.become(state, run.delivery_count, change)
 
     def _changed(self, change: Change) -> Change:
