@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from confluent_kafka import Consumer, Producer
 from ottla.client.admin import Admin
 from ottla.client.configs import ResourceType
 
+OTHER_BROKER = os.environ.get("OTTLA_COMPAT_BROKER") == "apache"
 SIZE, COUNT = 1000, 1200
 RATE = 100_000  # ten windows' worth pass at once: the last 200 records are too many
 
@@ -119,7 +121,7 @@ def test_metrics_that_are_subscribed_to_are_pushed_without_complaint(
         finally:
             admin.configs.alter(ResourceType.CLIENT_METRICS, topic_name, delete=list(values))
     lines = [record.getMessage() for record in said]
-    if not any("Setting telemetry broker" in line for line in lines):
+    if OTHER_BROKER and not any("Setting telemetry broker" in line for line in lines):
         pytest.skip("this broker has no receiver for clients' metrics, and hides the APIs")
     assert any("PushTelemetryRequest succeeded" in line for line in lines)
     assert [record.getMessage() for record in said if record.levelno >= logging.WARNING] == []
