@@ -142,7 +142,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m benchmarks", description="Ottla beside Apache Kafka, in one run."
     )
     add = parser.add_argument
-    add("--quick", action="store_true", help="one short round each: about four minutes")
+    add("--quick", action="store_true", help="one short round each")
     add("--rows", type=_row_keys, default=set(ROW_KEYS), help=f"some of {','.join(ROW_KEYS)}")
     add("--only", choices=NAMES, help="measure one broker")
     add("--rounds", type=int, help="measured rounds")

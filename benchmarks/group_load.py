@@ -16,6 +16,7 @@ import json
 import struct
 import time
 import uuid
+from abc import ABC, abstractmethod
 from typing import TypeVar
 
 from ottla.errors import ErrorCode
@@ -77,7 +78,7 @@ class Line:
         self._writer.close()
 
 
-class Member:
+class Member(ABC):
     """What every member has: a line, what it owns, and a life until it is told to leave."""
 
     def __init__(self, port: int, topic: str, group: str, partitions: int) -> None:
@@ -94,8 +95,9 @@ class Member:
             self.owned = frozenset()
             self.line.close()
 
+    @abstractmethod
     async def take_part(self) -> None:
-        raise NotImplementedError
+        """Join, keep up, leave."""
 
     async def pause(self) -> bool:
         """Until the next heartbeat is due; False when it is time to leave."""
