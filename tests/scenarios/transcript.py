@@ -39,8 +39,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
+from transcript_client import Client, protocols
 from transcript_records import named, shown_assignment, shown_record, topic_id, topic_partitions
 
 from ottla.coordinator.consumer.describing import described as described_consumer
@@ -57,13 +58,10 @@ from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
-from ottla.wire.messages.consumer_protocol_subscription import TopicPartition as OwnedTopic
 from ottla.wire.messages.delete_groups import DeleteGroupsResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.join_group import (
     JoinGroupRequest,
-    JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -91,34 +89,10 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from ottla.wire.primitives import ZERO_UUID, Message, Writer
+from ottla.wire.primitives import ZERO_UUID, Message
 
 ONCE = ("epoch", "owns", "full", "id")  # options of `beat` that do not stay
 START_MS = 1_700_000_000_000
-
-
-@dataclass
-class Client:
-    """What a consumer remembers, and the options that it was last given."""
-
-    name: str
-    member_id: str = ""
-    generation: int = -1
-    epoch: int = 0
-    owned: list[str] = field(default_factory=list)
-    protocol: str | None = None
-    options: dict[str, str] = field(default_factory=dict)
-
-    def option(self, key: str, default: str) -> str:
-        return self.options.get(key, default)
-
-    @property
-    def group(self) -> str:
-        return self.option("group", "g")
-
-    @property
-    def instance(self) -> str | None:
-        return self.options.get("instance")
 
 
 class Play:
@@ -569,25 +543,6 @@ class Play:
         else:
             line += f", follows {message.leader}"
         return line + (", skip assignment" if message.skip_assignment else "")
-
-
-def protocols(text: str, client: Client, owns: str | None) -> list[JoinGroupRequestProtocol]:
-    """`range:t,u/roundrobin:t`: names in order of preference, each with its topics."""
-    found = []
-    for part in text.split("/"):
-        name, _, topics = part.partition(":")
-        version = 0 if owns is None else 2
-        subscription = ConsumerProtocolSubscription(topics=topics.split(","))
-        if owns is not None:
-            subscription.generation_id = client.generation
-            for each in owns.split(","):
-                topic, index = each.rsplit("-", 1)
-                subscription.owned_partitions.append(OwnedTopic(topic, [int(index)]))
-        writer = Writer()
-        writer.buffer += version.to_bytes(2, "big")
-        subscription.write(writer, version)
-        found.append(JoinGroupRequestProtocol(name, bytes(writer.buffer)))
-    return found
 
 
 def replay(written: str) -> str:
