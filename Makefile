@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+SPARK := $(VENV)/.spark
 COMPILED := .cache/compiled
 LIBRDKAFKA_SUITE := tests/compat/test_librdkafka_own_suite.py
 
-.PHONY: run test lint unit compat delivery librdkafka compile test-compiled bench chaos fuzz messages clean help
+.PHONY: run test lint unit spark compat delivery librdkafka compile test-compiled bench chaos fuzz messages clean help
 
 help:
 	@echo "make run      start a broker on 127.0.0.1:9092 (data in ./data); ARGS=\"--override NAME=VALUE\""
@@ -26,22 +27,32 @@ $(READY): pyproject.toml
 	$(BIN)/python -m compileall -q src
 	@touch $@
 
+# Everything that `make run` can do without: Spark is half a gigabyte.
+$(SPARK): $(READY)
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --compile-bytecode --editable '.[spark]'
+	@touch $@
+
 run: $(READY)
 	$(BIN)/ottla serve --override log.dirs=./data $(ARGS)
 
-lint: $(READY)
+lint: $(SPARK)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: $(READY)
-	$(BIN)/pytest -q -n 2 --ignore=tests/compat -m "not delivery"
+unit: $(SPARK)
+	$(BIN)/pytest -q -n 2 --ignore=tests/compat -m "not delivery and not spark"
 
 test: lint unit
 	./tools/setup_test_clients.sh
+	$(MAKE) spark
 	$(BIN)/pytest -q tests/compat -m "not maven"
 	$(MAKE) delivery
+
+# What starts Spark: in one process, so that it is started once.
+spark: $(SPARK)
+	$(BIN)/pytest -q tests/spark -m "spark and not delivery"
 
 # Clients and the broker are killed at random: alone on the machine, and last.
 delivery: $(READY)

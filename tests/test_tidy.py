@@ -27,7 +27,7 @@ DOORS = {
     "uvloop": "src/ottla/net/loop.py",
     "kazoo": "src/ottla/cluster/zookeeper.py",
     "confluent_kafka": "src/ottla/client/",
-    "pyspark": "src/ottla/spark/",
+    "pyspark": ("src/ottla/spark/", "src/pyspark_ottla/"),
 }
 # Rooms with no I/O in them: bytes and decisions only.
 SANS_IO = ("wire", "records", "auth", "coordinator")

@@ -1,0 +1,1 @@
+"""ksqlDB's language on Spark: text -> statements -> plans -> streaming queries."""

@@ -1,0 +1,50 @@
+"""What is wrong with a statement, where, and what to do about it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class SqlCode(IntEnum):
+    """ksqlDB's error codes: the HTTP status, and two digits for the case."""
+
+    BAD_REQUEST = 40000
+    BAD_STATEMENT = 40001
+    QUERY_ENDPOINT = 40002
+    """A query was sent to /ksql: it belongs to /query-stream."""
+    NOT_FOUND = 40400
+    STATEMENT_TOO_OLD = 40900
+    SERVER_ERROR = 50000
+    NOT_READY = 50300
+    SHUTTING_DOWN = 50302
+
+
+class SqlError(Exception):
+    """One statement that can't be carried out.
+
+    `message` says what happened, in ksqlDB's words where it has words for it; `remedy` what to do.
+    `line` and `column` count from 1 in the text that was sent; 0 where there is no one place.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        remedy: str = "",
+        statement: str = "",
+        line: int = 0,
+        column: int = 0,
+        code: SqlCode = SqlCode.BAD_STATEMENT,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+        self.statement = statement
+        self.line = line
+        self.column = column
+        self.code = code
+
+    def __str__(self) -> str:
+        place = f"line {self.line}:{self.column}: " if self.line else ""
+        remedy = f"\n{self.remedy}" if self.remedy else ""
+        return f"{place}{self.message}{remedy}"

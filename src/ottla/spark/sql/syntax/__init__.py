@@ -1,0 +1,1 @@
+"""The language: from text to statements, with no Spark and no catalog in sight."""

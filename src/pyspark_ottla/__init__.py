@@ -1,0 +1,1 @@
+"""Spark imports every top-level module named `pyspark_*` and registers its DefaultSource."""
