@@ -1,0 +1,1 @@
+"""Stages -> Spark's streaming queries, and their life."""
