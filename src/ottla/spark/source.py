@@ -31,7 +31,7 @@ class Ottla(DataSource):
         sink = import_module(SINK)
         return cast(DataSourceWriter, sink.batch_writer(self.options, schema, overwrite))
 
-    def streamWriter(  # noqa: N802: Spark's name
+    def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
         sink = import_module(SINK)
