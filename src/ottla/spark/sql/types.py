@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from ottla.spark.sql.words import RESERVED
+
 
 class Kind(StrEnum):
     BOOLEAN = "BOOLEAN"
@@ -157,9 +159,11 @@ def struct(*fields: tuple[str, SqlType]) -> SqlType:
 
 
 def quoted(name: str) -> str:
-    """A name as it must be written in a statement: quoted where it would change its case."""
+    """A name as it must be written in a statement: quoted where it would not be read as it is."""
     plain = name.isascii() and name.replace("_", "A").isalnum() and not name[0].isdigit()
-    return name if plain and name == name.upper() else f"`{name}`"
+    if plain and name == name.upper() and name not in RESERVED:
+        return name
+    return "`" + name.replace("`", "``") + "`"
 
 
 def spark_name(name: str) -> str:

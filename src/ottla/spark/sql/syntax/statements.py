@@ -40,11 +40,13 @@ class JoinKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """`text` is the statement alone, as it was written; line and column are where it begins."""
+    """`text` is the statement alone with its semicolon, as it was written but for variables, which
+    are replaced; line and column are where it begins. Two statements that mean the same are equal,
+    wherever they stood."""
 
-    text: str = ""
-    line: int = 0
-    column: int = 0
+    text: str = field(default="", compare=False)
+    line: int = field(default=0, compare=False)
+    column: int = field(default=0, compare=False)
 
 
 # -- queries
@@ -63,8 +65,8 @@ class SelectItem:
 class Relation:
     name: str
     alias: str
-    line: int = 0
-    column: int = 0
+    line: int = field(default=0, compare=False)
+    column: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,11 @@ class Window:
 @dataclass(frozen=True, slots=True)
 class Query:
     """One SELECT. `beyond` is the whole of a pull query that only Spark can answer (subqueries,
-    ORDER BY, window functions, set operations): then the fields but `limit` are empty."""
+    ORDER BY, GROUP BY, joins, window functions, set operations): then the fields but `limit` are
+    empty. It is a tree of the dialect in `beyond.py`; names are quoted, and in their final case, so
+    that `beyond.sql("spark")` is what Spark is given.
+
+    `emit` is None for a pull query only: CREATE ... AS and INSERT INTO ... SELECT imply CHANGES."""
 
     select: tuple[SelectItem, ...] = ()
     source: Relation | None = None
@@ -213,7 +219,8 @@ class DropConnector(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Terminate(Statement):
-    """`query_id` is None for ALL; so with Pause and Resume."""
+    """`query_id` is None for ALL, and else as it was written: ids are found whatever their case.
+    So with Pause and Resume."""
 
     query_id: str | None
 

@@ -1,0 +1,60 @@
+"""The words of the language, and which of them can't be a name unless they are quoted.
+
+As ksqlDB's grammar has it: most words that begin a clause are reserved; those that came later, and
+those that are common names of columns (KEY, SOURCE, DATE, HOUR), are not.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+RESERVED: Final = frozenset(
+    _words(
+        """
+    ADVANCE ALL AND AS AT BEGINNING BETWEEN BY CASE CAST CATALOG CONNECTOR CONNECTORS CREATE
+    DAYS DECIMAL DELETE DESCRIBE DISTINCT DROP ELSE END EXISTS EXPORT EXTENDED FALSE FROM
+    FULL GRACE GROUP HAVING HOPPING HOURS IN INNER INSERT INTO IS JOIN LEFT LIKE LIMIT LIST
+    LOAD MATERIALIZED MILLISECOND MILLISECONDS MINUTES MONTHS NAMESPACE NOT NULL ON OR OUTER
+    PERIOD PRINT PROPERTIES QUERIES QUERY RENAME RETENTION RIGHT RUN SAMPLE SCRIPT SECONDS
+    SELECT SIZE STREAM STREAMS TABLE TERMINATE THEN TO TOPIC TOPICS TRUE TUMBLING UNSET
+    VALUES VIEW WHEN WHERE WINDOW WITH WITHIN YEARS
+    """
+    )
+)
+
+KEYWORDS: Final = RESERVED | frozenset(
+    _words(
+        """
+    ADD ALTER ARRAY ASSERT CHANGES COLUMN COLUMNS DATE DAY DEFINE EMIT ESCAPE EXPLAIN FINAL
+    FUNCTION FUNCTIONS HEADER HEADERS HOUR ID IF INTEGER INTERVAL KEY MAP MINUTE MONTH
+    PARTITION PARTITIONS PAUSE PLUGINS PRIMARY REPLACE RESUME SCHEMA SECOND SESSION SET SHOW
+    SINK SOURCE STRUCT SUBJECT SYSTEM TABLES TIME TIMEOUT TIMESTAMP TYPE TYPES UNDEFINE
+    VARIABLES YEAR ZONE
+    """
+    )
+)
+
+TYPE_WORDS: Final = _words(
+    """
+    BOOLEAN INT INTEGER BIGINT DOUBLE STRING VARCHAR BYTES DECIMAL TIME DATE TIMESTAMP ARRAY
+    MAP STRUCT
+    """
+)
+
+UNIT_MS: Final = {
+    "MILLISECOND": 1,
+    "SECOND": 1_000,
+    "MINUTE": 60_000,
+    "HOUR": 3_600_000,
+    "DAY": 86_400_000,
+    "MONTH": 30 * 86_400_000,
+    "YEAR": 365 * 86_400_000,
+}
+"""Months have 30 days and years 365: a window or a retention has a length, not a place in time."""
+
+UNITS: Final = {**UNIT_MS, **{f"{name}S": each for name, each in UNIT_MS.items()}}
