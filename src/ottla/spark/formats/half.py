@@ -1,0 +1,98 @@
+"""Half a record: how its key, or its value, lies in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+
+from ottla.spark.sql.errors import SqlError
+from ottla.spark.sql.schema import Column, Format
+from ottla.spark.sql.types import Kind
+
+Problems = dict[int, str]
+"""What is wrong with a row, by its number."""
+
+LATER: Final = frozenset({"AVRO", "JSON_SR", "PROTOBUF", "PROTOBUF_NOSR"})
+KNOWN: Final = ("NONE", "KAFKA", "DELIMITED", "JSON")
+
+
+class Half(Protocol):
+    """One format, for these columns. What is null never reaches it but as a column's value."""
+
+    def read(self, data: pa.Array) -> tuple[list[pa.Array], Problems]:
+        """Columns of so many rows; a row with a problem has any values."""
+
+    def read_row(self, data: bytes) -> list[Any]:
+        """Raises ValueError."""
+
+    def write(self, columns: Sequence[pa.Array], count: int) -> pa.Array: ...
+
+    def write_row(self, values: Sequence[Any]) -> bytes | None: ...
+
+
+def half_of(format_: Format, columns: Sequence[Column], *, of_key: bool) -> Half:
+    """Raises SqlError where the format can't have these columns."""
+    from ottla.spark.formats.delimited import Delimited
+    from ottla.spark.formats.json import Json
+    from ottla.spark.formats.kafka import Kafka
+
+    name = format_.name.upper()
+    if name in LATER:
+        raise SqlError(
+            f"The format {name} needs a schema registry, which is not there yet.",
+            remedy=f"Use one of {', '.join(KNOWN)}.",
+        )
+    if name == "JSON":
+        # ksqlDB writes a key of one column always without an object around it.
+        return Json(columns, wrapped=len(columns) != 1 if of_key else format_.wrapped)
+    if name == "KAFKA":
+        return Kafka(columns)
+    if name == "DELIMITED":
+        return Delimited(columns, delimiter_of(format_.properties))
+    if name == "NONE":
+        return Nothing(columns)
+    raise SqlError(f"Unknown format: {name}", remedy=f"Use one of {', '.join(KNOWN)}.")
+
+
+def delimiter_of(properties: Any) -> str:
+    """KEY_DELIMITER or VALUE_DELIMITER: a character, or SPACE or TAB."""
+    found = [str(value) for name, value in properties.items() if name.upper().endswith("DELIMITER")]
+    if not found:
+        return ","
+    word = found[0]
+    character = {"SPACE": " ", "TAB": "\t"}.get(word.upper(), word)
+    if len(character) != 1:
+        raise SqlError(
+            f"Invalid delimiter value: '{word}'. Delimiter must be a single character"
+            " or SPACE or TAB."
+        )
+    return character
+
+
+def unsupported(format_name: str, kind: Kind) -> SqlError:
+    return SqlError(f"The '{format_name}' format does not support type '{kind.value}'")
+
+
+class Nothing:
+    """NONE: no bytes, no columns."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        if columns:
+            names = ", ".join(each.name for each in columns)
+            raise SqlError(
+                f"The 'NONE' format can only be used when no columns are defined. Got: [{names}]"
+            )
+
+    def read(self, data: pa.Array) -> tuple[list[pa.Array], Problems]:
+        return [], {}
+
+    def read_row(self, data: bytes) -> list[Any]:
+        return []
+
+    def write(self, columns: Sequence[pa.Array], count: int) -> pa.Array:
+        return pa.nulls(count, pa.binary())
+
+    def write_row(self, values: Sequence[Any]) -> bytes | None:
+        return None
