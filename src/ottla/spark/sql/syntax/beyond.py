@@ -13,6 +13,7 @@ from sqlglot import exp
 from sqlglot.dialects.dialect import NormalizationStrategy
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
+from sqlglot.generators.spark import SparkGenerator
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 from sqlglot.optimizer.qualify_columns import quote_identifiers
 from sqlglot.parsers.spark import SparkParser
@@ -22,8 +23,11 @@ from ottla.spark.sql.errors import SqlError
 
 
 def _field(parser: Any, struct: exp.Expression, name: Any) -> exp.Expression:
-    field = name if isinstance(name, exp.Identifier) else exp.to_identifier(str(name))
-    return exp.Dot(this=struct, expression=field)
+    if isinstance(name, exp.Column):
+        name = name.this
+    if not isinstance(name, exp.Identifier):
+        parser.raise_error("Expected the name of a field after ->")
+    return exp.Dot(this=struct, expression=name)
 
 
 class KsqlParser(SparkParser):
@@ -31,6 +35,14 @@ class KsqlParser(SparkParser):
         TokenType.FARROW: SparkParser.LAMBDAS[TokenType.ARROW],
     }
     COLUMN_OPERATORS: ClassVar[Any] = {**SparkParser.COLUMN_OPERATORS, TokenType.ARROW: _field}
+
+
+class KsqlGenerator(SparkGenerator):
+    TRANSFORMS: ClassVar[Any] = {
+        **SparkGenerator.TRANSFORMS,
+        exp.Dot: lambda self, it: f"{self.sql(it, 'this')}->{self.sql(it, 'expression')}",
+        exp.Lambda: lambda self, it: self.lambda_sql(it, arrow_sep="=>"),
+    }
 
 
 class Ksql(Spark):
@@ -45,6 +57,7 @@ class Ksql(Spark):
         STRING_ESCAPES: ClassVar[Any] = ["'"]
 
     Parser = KsqlParser
+    Generator = KsqlGenerator
 
 
 def parse_beyond(text: str) -> exp.Expression:

@@ -14,8 +14,9 @@ from ottla.spark.sql.syntax.scanner import NUMBERS, Lexeme, Token
 from ottla.spark.sql.types import SqlType
 from ottla.spark.sql.words import RESERVED
 
-DEPTH_MAX: Final = 100
-"""How deep expressions and types may be nested: each level costs a few frames of Python's stack."""
+DEPTH_MAX: Final = 50
+"""How deep expressions and types may be nested: a level costs a dozen of the
+thousand frames that Python's stack has."""
 
 T = TypeVar("T")
 Node = TypeVar("Node", bound=exp.Expression)
@@ -177,7 +178,9 @@ class Cursor:
         return node
 
     def unexpected(self, what: str = "") -> NoReturn:
-        message, remedy = mistakes.explain(self.token, self.ahead(), self._expected, what)
+        message, remedy = mistakes.explain(
+            self.ahead(-1), self.token, self.ahead(), self._expected, what
+        )
         self.fail(message, remedy)
 
     def fail(self, message: str, remedy: str = "", at: Token | None = None) -> NoReturn:

@@ -213,16 +213,11 @@ def _primary(at: Cursor) -> Expression:
     found = special(at, token) if special else None
     if found is not None:
         return at.mark(found, token)
-    if not at.is_name and not (kind is Lexeme.WORD and at.is_ahead("(") and _callable(token)):
+    if not at.is_name:
         at.unexpected("an expression")
     if at.is_ahead("("):
         return _function(at)
     return _column(at)
-
-
-def _callable(token: Token) -> bool:
-    """Reserved words that are functions as well."""
-    return token.value in ("LEFT", "RIGHT")
 
 
 def _bracketed(at: Cursor) -> Expression:

@@ -32,13 +32,15 @@ _ELSEWHERE: Final = {
 }
 
 
-def explain(token: Token, after: Token, expected: Iterable[str], what: str) -> tuple[str, str]:
+def explain(
+    before: Token, token: Token, after: Token, expected: Iterable[str], what: str
+) -> tuple[str, str]:
     """The message and the remedy for a token that can't stand where it does: one of the expected
     words could, or, in words, `what`."""
     words = sorted(expected)
     wanted = [what] if what else words
     message = f"unexpected {_shown(token)}{_wanted(wanted)}"
-    return message, _remedy(token, after, words, what)
+    return message, _remedy(token, after, words, what) or _word_before(before, words)
 
 
 def _shown(token: Token) -> str:
@@ -74,6 +76,7 @@ def _word(token: Token, after: Token, words: list[str], what: str) -> str:
     if "string" in what:
         return f"Strings take single quotes: '{token.text}'."
     begins = after.kind in (Lexeme.WORD, Lexeme.QUOTED, Lexeme.STRING)
+    begins = begins or token.value == "SELECT"
     if token.value in STATEMENTS and begins and "name" not in what:
         return "Does a new statement begin here? Then a semicolon (;) is missing before it."
     if token.value in RESERVED and what and what != "';'":
@@ -81,11 +84,19 @@ def _word(token: Token, after: Token, words: list[str], what: str) -> str:
     return ""
 
 
+def _word_before(before: Token, words: list[str]) -> str:
+    """`SELECT a FORM s`: the mistake is one word back, where it was taken for a name."""
+    if before.kind is not Lexeme.WORD or before.value in RESERVED:
+        return ""
+    meant = get_close_matches(before.value, [each for each in words if each.isupper()], 1, 0.7)
+    return f"Did you mean {meant[0]} instead of {before.text}?" if meant else ""
+
+
 def unknown_statement(token: Token) -> tuple[str, str]:
     message = f"unknown statement: {token.text}"
     if token.value in _ELSEWHERE:
         return message, _ELSEWHERE[token.value]
-    meant = get_close_matches(token.value, STATEMENTS, 1, 0.6)
+    meant = get_close_matches(token.value, STATEMENTS, 1, 0.7)
     if meant:
         return message, f"Did you mean {meant[0]}?"
     return message, f"A statement begins with one of {', '.join(STATEMENTS)}."

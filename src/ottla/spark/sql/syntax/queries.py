@@ -32,6 +32,7 @@ _BEYOND_WORDS: Final = {
     "CROSS": ("JOIN",),
     "NATURAL": ("JOIN",),
     "LATERAL": ("VIEW",),
+    "USING": ("(",),
 }
 _INSTEAD: Final = {
     "COUNT(DISTINCT ...)": "COUNT_DISTINCT(x) counts different values.",
@@ -183,8 +184,6 @@ def _joins(at: Cursor) -> tuple[Join, ...]:
             return tuple(joins)
         relation = _relation(at)
         within = _within(at) if at.word("WITHIN") else None
-        if at.is_word("USING") and at.is_ahead("("):
-            raise BeyondKsql(at.token, "USING")
         if not at.word("ON"):
             at.unexpected()
         joins.append(Join(relation, kind, expression(at), within))
