@@ -71,7 +71,7 @@ librdkafka: $(READY)
 # The hot modules as C extensions, in an environment of its own: the editable install stays plain.
 $(COMPILED)/.ready: $(READY) setup.py $(shell find src -name '*.py')
 	test -x $(COMPILED)/bin/python || $(PYTHON) -m venv $(COMPILED)
-	$(BIN)/uv pip install --quiet --python $(COMPILED)/bin/python 'setuptools>=77' mypy --group dev
+	$(BIN)/uv pip install --quiet --python $(COMPILED)/bin/python 'setuptools>=77' mypy numpy pyarrow --group dev
 	OTTLA_COMPILE=1 $(BIN)/uv pip install --quiet --python $(COMPILED)/bin/python \
 		--no-build-isolation --compile-bytecode --reinstall-package ottla .
 	@touch $@
@@ -81,7 +81,7 @@ compile: $(COMPILED)/.ready
 # The same tests on the compiled build: what mypyc makes of the source must behave as the source.
 test-compiled: compile
 	$(COMPILED)/bin/pytest -q -n 2 tests/net tests/records tests/storage tests/broker \
-		tests/coordinator tests/wire/test_connection.py
+		tests/coordinator tests/wire/test_connection.py tests/spark/test_columns.py
 
 bench: compile
 	$(BIN)/python -m benchmarks --ottla $(COMPILED)/bin/ottla $(ARGS)

@@ -13,7 +13,8 @@ from typing import Any
 from setuptools import setup
 
 # What a Produce or a Fetch passes through, from the socket to the disk and back, and what all
-# records of a compacted topic do. Compiled together, calls from one to the other are plain C calls.
+# records of a compacted topic do; and the records that Spark reads, on their way to Arrow's columns.
+# Compiled together, calls from one to the other are plain C calls.
 HOT = [
     "slices",
     "wire/primitives",
@@ -41,6 +42,7 @@ HOT = [
     "broker/handlers/fetch",
     "net/outbound",
     "net/inbound",
+    "spark/columns",
 ]
 
 

@@ -71,6 +71,11 @@ class Line:
 
     def call(self, request: Message, api_key: int, response: type[R]) -> R:
         """Ask, and wait; in the newest version that both sides know."""
+        self.send(request, api_key)
+        return self.receive(api_key, response)
+
+    def send(self, request: Message, api_key: int) -> None:
+        """Ask, and do something else before `receive`. Answers come in the order of questions."""
         api = APIS[api_key]
         low, high = self.versions.get(api_key, (1, 0))
         version = min(high, api.version_max)
@@ -78,7 +83,25 @@ class Line:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION, f"{self.address} does not serve {api.name}"
             )
-        return self._ask(request, api_key, version, response)
+        self._send(request, api_key, version)
+
+    def receive(self, api_key: int, response: type[R]) -> R:
+        """Wait for the answer to the first question that has none."""
+        try:
+            while (answer := self._peer.next_response()) is None:
+                data = self._socket.recv(RECEIVE_BYTES)
+                if not data:
+                    raise KafkaError(
+                        ErrorCode.NETWORK_EXCEPTION, f"{self.address} closed the connection"
+                    )
+                self._peer.receive_data(data)
+        except TimeoutError:
+            raise self._late(api_key) from None
+        except (OSError, ProtocolError) as error:
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{self.address}: {error}") from error
+        body = answer.body
+        assert isinstance(body, response)
+        return body
 
     def close(self) -> None:
         self._socket.close()
@@ -97,28 +120,21 @@ class Line:
                 ErrorCode.BROKER_NOT_AVAILABLE, f"cannot reach {self.address}: {reason}"
             ) from None
 
-    def _ask(self, request: Message, api_key: int, version: int, response: type[R]) -> R:
+    def _send(self, request: Message, api_key: int, version: int) -> None:
         try:
             for part in self._peer.request(request, api_key, version, CLIENT_ID):
                 assert isinstance(part, (bytes, bytearray, memoryview))
                 self._socket.sendall(part)
-            while (answer := self._peer.next_response()) is None:
-                data = self._socket.recv(RECEIVE_BYTES)
-                if not data:
-                    raise KafkaError(
-                        ErrorCode.NETWORK_EXCEPTION, f"{self.address} closed the connection"
-                    )
-                self._peer.receive_data(data)
         except TimeoutError:
-            raise KafkaError(
-                ErrorCode.REQUEST_TIMED_OUT,
-                f"{self.address} did not answer {APIS[api_key].name} in {self._timeout_s} s",
-            ) from None
-        except (OSError, ProtocolError) as error:
+            raise self._late(api_key) from None
+        except OSError as error:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{self.address}: {error}") from error
-        body = answer.body
-        assert isinstance(body, response)
-        return body
+
+    def _late(self, api_key: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"{self.address} did not answer {APIS[api_key].name} in {self._timeout_s} s",
+        )
 
     def _ask_versions(self) -> dict[int, tuple[int, int]]:
         """KIP-511: a broker that does not know our version says which ones it knows."""
@@ -126,7 +142,8 @@ class Line:
             request = ApiVersionsRequest(
                 client_software_name="ottla", client_software_version="0.1.0"
             )
-            answer = self._ask(request, ApiKey.API_VERSIONS, version, ApiVersionsResponse)
+            self._send(request, ApiKey.API_VERSIONS, version)
+            answer = self.receive(ApiKey.API_VERSIONS, ApiVersionsResponse)
             if answer.error_code == 0:
                 break
         check(answer.error_code, "")

@@ -2,22 +2,51 @@
 
     spark.readStream.format("ottla").option("kafka.bootstrap.servers", ...).option("subscribe", "t")
 
-This class is what Spark knows. Writing is the sink's: `ottla.spark.sink`.
+These classes are what Spark knows, and no more: the work is done by the modules they call. Spark
+makes them in three places: where a query is planned, in one process that stays for as long as a
+streaming query runs, and in the workers that read. Writing is the sink's: `ottla.spark.sink`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ottla.spark.brokers import Brokers
+from ottla.spark.following import Following, batch_ranges
+from ottla.spark.limits import OptionError
+from ottla.spark.offsets import Json, Range, from_json, ranges_between, to_json
+from ottla.spark.options import ReadOptions, read_options
+from ottla.spark.planning import Task, plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-NAME = "ottla"
-SINK = "ottla.spark.sink"
+NAME: Final = "ottla"
+SINK: Final = "ottla.spark.sink"
+SCHEMA: Final = (
+    "key binary, value binary, topic string, partition int, offset bigint,"
+    " timestamp timestamp, timestampType int"
+)
+HEADERS: Final = ", headers array<struct<key:string,value:binary>>"
 
 
 class Ottla(DataSource):
@@ -26,6 +55,15 @@ class Ottla(DataSource):
     @classmethod
     def name(cls) -> str:
         return NAME
+
+    def schema(self) -> str:
+        return schema_of(read_options(self.options, streaming=None))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return BatchReader(read_options(self.options, streaming=False), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        return StreamReader(read_options(self.options, streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         sink = import_module(SINK)
@@ -36,6 +74,126 @@ class Ottla(DataSource):
     ) -> DataSourceStreamWriter:
         sink = import_module(SINK)
         return cast(DataSourceStreamWriter, sink.stream_writer(self.options, schema, overwrite))
+
+
+class Part(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, ranges: Task) -> None:
+        self.ranges = ranges
+
+    def __repr__(self) -> str:
+        return f"Part({', '.join(map(str, self.ranges))})"
+
+
+class BatchReader(DataSourceReader):
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        check_schema(options, schema)
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        brokers = Brokers(self._options.servers, self._options.settings)
+        try:
+            return parts(self._options, batch_ranges(self._options, brokers))
+        finally:
+            brokers.close()
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_part(self._options, self._schema, partition)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        check_schema(options, schema)
+        self._options = options
+        self._schema = schema
+        self._following: Following | None = None
+        self._brokers: Brokers | None = None
+
+    def initialOffset(self) -> Json:  # noqa: N802
+        return to_json(self._follow().begin())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Only so that Spark knows that there is one: the options say how much."""
+        if self._options.records_max is not None:
+            return ReadMaxRows(self._options.records_max)
+        if self._options.records_min is not None:
+            return ReadMinRows(self._options.records_min)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
+        limited = not isinstance(limit, ReadAllAvailable)
+        return to_json(self._follow().latest(from_json(start), limit=limited))
+
+    def reportLatestOffset(self) -> Json | None:  # noqa: N802
+        ends = self._follow().ends
+        return None if ends is None else to_json(ends)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._follow().stop_at_present_end()
+
+    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
+        return parts(self._options, ranges_between(from_json(start), from_json(end)))
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_part(self._options, self._schema, partition)
+
+    def stop(self) -> None:
+        if self._brokers is not None:
+            self._brokers.close()
+
+    def _follow(self) -> Following:
+        """Made when it is needed: a reader also travels to the workers, which need none."""
+        if self._following is None:
+            self._brokers = Brokers(self._options.servers, self._options.settings)
+            self._following = Following(self._options, self._brokers)
+        return self._following
+
+
+def schema_of(options: ReadOptions) -> str:
+    if options.layout:
+        from ottla.spark.sql.schema import Layout
+
+        return Layout.from_json(options.layout).spark_schema()
+    return SCHEMA + (HEADERS if options.with_headers else "")
+
+
+def check_schema(options: ReadOptions, schema: StructType) -> None:
+    """Whoever names a schema of their own is told; Spark would only count the columns."""
+    fixed = schema_of(options)
+    if not options.layout and schema.simpleString() != f"struct<{plain(fixed)}>":
+        raise OptionError(
+            "Kafka source has a fixed schema and cannot be set with a custom one:"
+            f" {fixed}. Leave out .schema(...)"
+        )
+
+
+def plain(schema: str) -> str:
+    """`key binary, value binary` as a schema says of itself: `key:binary,value:binary`."""
+    return schema.replace(", ", ",").replace(" ", ":")
+
+
+def parts(options: ReadOptions, ranges: Sequence[Range]) -> list[InputPartition]:
+    tasks = plan(
+        ranges,
+        partitions_min=options.partitions_min,
+        partition_records_max=options.partition_records_max,
+    )
+    return [Part(each) for each in tasks]
+
+
+def read_part(options: ReadOptions, schema: StructType, partition: InputPartition) -> Iterator[Any]:
+    """Spark invents an empty partition where a batch query has none."""
+    if not isinstance(partition, Part):
+        return
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from ottla.spark.reading import Raw, read
+
+    rows = Raw(to_arrow_schema(schema, timezone="UTC"))
+    for chunk in read(options, partition.ranges):
+        yield rows.batch(chunk)
 
 
 def register(spark: SparkSession) -> None:

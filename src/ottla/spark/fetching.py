@@ -1,0 +1,232 @@
+"""Record batches of ranges, fetched one answer after the other; the next is asked for beforehand.
+
+While the records of one answer are decoded, the broker works on the next: one request is always
+under way. No more than two answers are in memory, of `FETCH_BYTES_MAX` each (a batch that is
+larger comes whole: KIP-74).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.client.lines import Line
+from ottla.client.record import TopicPartition
+from ottla.errors import ErrorCode, KafkaError
+from ottla.records.batch import BatchHeader, Origin, check_batches
+from ottla.spark.brokers import GONE, GONE_S, PASSING, PAUSE_S, PAUSE_S_MAX, Brokers
+from ottla.spark.limits import EARLIEST, LATEST
+from ottla.spark.offsets import Range
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+
+log = logging.getLogger("ottla.spark")
+
+FETCH_BYTES_MIN: Final = 64 * 1024
+FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
+RECORD_BYTES_GUESS: Final = 1024  # before a record of the range was seen
+RECORD_BYTES_MARGIN: Final = 1.25  # rather a little too much than one more round trip
+FETCH_WAIT_MS: Final = 500
+BATCH_BYTES_ANY: Final = 0x7FFFFFFF  # what a broker has taken is not too large for us
+
+
+class DataLost(KafkaError):
+    """Records that a query has not read are not there any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Whole batches: their headers say where in `data` they are. Some may lie outside the range."""
+
+    range: Range
+    data: bytes
+    headers: Sequence[BatchHeader]
+    aborted: Sequence[tuple[int, int]]
+    """Producers and first offsets of aborted transactions; only for read_committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request under way."""
+
+    line: Line
+    range: Range
+    position: int
+
+
+class Fetching:
+    """The fetches of one task."""
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        *,
+        read_committed: bool,
+        fail_on_data_loss: bool,
+        poll_timeout_s: float,
+    ) -> None:
+        self._brokers = brokers
+        self._read_committed = read_committed
+        self._fail_on_data_loss = fail_on_data_loss
+        self._poll_timeout_s = poll_timeout_s
+        self._asked: Asked | None = None
+        self._record_bytes: float = RECORD_BYTES_GUESS
+
+    def fetch(self, ranges: Sequence[Range]) -> Iterator[Fetched]:
+        try:
+            for index, each in enumerate(ranges):
+                following = ranges[index + 1] if index + 1 < len(ranges) else None
+                yield from self._fetch_range(each, following)
+        finally:
+            if self._asked is not None:  # an answer that nobody will take from the line
+                self._brokers.close()
+
+    def _fetch_range(self, range_: Range, following: Range | None) -> Iterator[Fetched]:
+        position = range_.start
+        while position < range_.end:
+            fetched, position = self._answer(range_, position)
+            if position < range_.end:
+                self._ask_ahead(range_, position)
+            elif following is not None:
+                self._ask_ahead(following, following.start)
+            if fetched.headers:
+                yield fetched
+
+    def _answer(self, range_: Range, position: int) -> tuple[Fetched, int]:
+        """The batches at `position` and what to go on with; asked for until there are some."""
+        begin = time.monotonic()
+        deadline = begin + self._poll_timeout_s
+        pause_s = PAUSE_S
+        while True:
+            try:
+                part = self._take(range_, position)
+                if part.error_code == 0:
+                    fetched = self._fetched(range_, position, part)
+                    if fetched.headers:
+                        return fetched, max(position, fetched.headers[-1].next_offset)
+                    if time.monotonic() > deadline:
+                        return fetched, self._lose(range_, position, range_.end, _behind(part))
+                    continue
+                raise KafkaError(ErrorCode(part.error_code), _fetch_failed(range_, position, part))
+            except KafkaError as error:
+                nothing = Fetched(range_, b"", (), ())
+                if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and not isinstance(error, DataLost):
+                    return nothing, self._out_of_range(range_, position)
+                if error.code not in PASSING:
+                    raise
+                self._brokers.forget(error)
+                if error.code in GONE and time.monotonic() > begin + GONE_S:
+                    return nothing, self._lose(range_, position, range_.end, str(error))
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, PAUSE_S_MAX)
+
+    def _take(self, range_: Range, position: int) -> PartitionData:
+        """The answer to the request under way, if it asked for this, or to a new one."""
+        asked, self._asked = self._asked, None
+        if asked is None:
+            asked = self._ask(range_, position)
+        assert (asked.range, asked.position) == (range_, position)
+        answer = asked.line.receive(ApiKey.FETCH, FetchResponse)
+        if answer.error_code:
+            raise KafkaError(ErrorCode(answer.error_code), f"{range_.topic}: fetch")
+        return answer.responses[0].partitions[0]
+
+    def _ask_ahead(self, range_: Range, position: int) -> None:
+        """Trouble with this request shows when its answer is wanted: then it is asked again."""
+        try:
+            self._asked = self._ask(range_, position)
+        except KafkaError as error:
+            self._brokers.forget(error)
+
+    def _ask(self, range_: Range, position: int) -> Asked:
+        line = self._brokers.leader(range_.topic, range_.partition)
+        part = FetchPartition(
+            partition=range_.partition,
+            fetch_offset=position,
+            partition_max_bytes=self._bytes_for(range_.end - position),
+        )
+        topic = FetchTopic(range_.topic, self._brokers.topic(range_.topic).id, [part])
+        request = FetchRequest(
+            max_wait=FETCH_WAIT_MS,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES_MAX,
+            isolation_level=int(self._read_committed),
+            topics=[topic],
+        )
+        line.send(request, ApiKey.FETCH)
+        return Asked(line, range_, position)
+
+    def _bytes_for(self, count: int) -> int:
+        """A small range of a large topic does not take eight megabytes."""
+        size = int(count * self._record_bytes * RECORD_BYTES_MARGIN)
+        return max(FETCH_BYTES_MIN, min(FETCH_BYTES_MAX, size))
+
+    def _fetched(self, range_: Range, position: int, part: PartitionData) -> Fetched:
+        data = _bytes(part)
+        try:
+            headers = check_batches(data, batch_size_max=BATCH_BYTES_ANY, origin=Origin.LEADER)
+        except KafkaError as error:
+            where = f"{range_.topic}-{range_.partition} at offset {position}"
+            raise KafkaError(error.code, f"{where}: {error}") from error
+        if headers:
+            count = headers[-1].next_offset - headers[0].base_offset
+            self._record_bytes = len(data) / count
+        aborted = [
+            (each.producer_id, each.first_offset) for each in part.aborted_transactions or ()
+        ]
+        return Fetched(range_, data, headers, aborted)
+
+    def _out_of_range(self, range_: Range, position: int) -> int:
+        """Where to go on after the broker said that it does not have this offset."""
+        where = TopicPartition(range_.topic, range_.partition)
+        first = self._brokers.offsets({where: EARLIEST}, read_committed=False)[where] or 0
+        if position < first:
+            return self._lose(range_, position, min(first, range_.end), "they were deleted")
+        last = self._brokers.offsets({where: LATEST}, read_committed=False)[where] or 0
+        if position <= last:
+            return position  # it is there again: the leader has changed meanwhile
+        return self._lose(range_, position, range_.end, f"the partition ends at offset {last} now")
+
+    def _lose(self, range_: Range, position: int, end: int, why: str) -> int:
+        message = lost(f"{range_.topic}-{range_.partition}", position, end, why)
+        if self._fail_on_data_loss:
+            raise DataLost(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+        log.warning("%s", message)
+        return end
+
+
+def lost(where: str, start: int, end: int, why: str) -> str:
+    """What is to be said of records that can't be read."""
+    return (
+        f"Some data may have been lost: offsets {start} to {end - 1} of {where} are not"
+        f" available: {why}. If the query is to go on without them, set the source option"
+        ' "failOnDataLoss" to "false"'
+    )
+
+
+def _bytes(part: PartitionData) -> bytes:
+    records = part.records
+    if records is None:
+        return b""
+    assert isinstance(records, (bytes, bytearray, memoryview))
+    return bytes(records)
+
+
+def _behind(part: PartitionData) -> str:
+    return f"the partition has records up to offset {part.high_watermark - 1} only"
+
+
+def _fetch_failed(range_: Range, position: int, part: PartitionData) -> str:
+    name = ErrorCode(part.error_code).name
+    return f"fetch of {range_.topic}-{range_.partition} at offset {position}: {name}"

@@ -1,0 +1,193 @@
+"""A query's topics, watched from the driver: where it begins, and how far it may read now."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final
+
+from ottla.client.record import TopicPartition
+from ottla.errors import ErrorCode, KafkaError
+from ottla.spark.brokers import Brokers, Topic
+from ottla.spark.fetching import DataLost
+from ottla.spark.limits import EARLIEST, LATEST, listed
+from ottla.spark.offsets import Offsets, Range, limited
+from ottla.spark.options import ReadOptions
+
+log = logging.getLogger("ottla.spark")
+
+METADATA_S_MAX: Final = 1.0  # new partitions and topics are seen after so long
+
+
+class Following:
+    """What a streaming query asks of its source. `clock` counts seconds."""
+
+    def __init__(
+        self,
+        options: ReadOptions,
+        brokers: Brokers,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._options = options
+        self._brokers = brokers
+        self._clock = clock
+        self._topics: dict[str, Topic] = {}
+        self._looked_at: float | None = None
+        self._ids: dict[str, bytes] = {}
+        self._target: Offsets | None = None
+        self._triggered_at: float | None = None
+        self.ends: Offsets | None = None
+        """Where the partitions ended when they were last looked at."""
+
+    def begin(self) -> Offsets:
+        """The offsets of a query that has none yet."""
+        partitions = chosen(self._options, self._look())
+        self._remember()
+        return self._options.starting.resolve(
+            partitions, self._find, latest_if_no_time=self._options.latest_if_no_time
+        )
+
+    def stop_at_present_end(self) -> None:
+        """Trigger.AvailableNow: what comes after this moment is for the next run."""
+        self._looked_at = None
+        self._target = self._find_all(existing(self._options, self._look()), LATEST)
+
+    def latest(self, start: Offsets, *, limit: bool = True) -> Offsets:
+        """How far the next batch reads; `start` if there is nothing to read."""
+        partitions = existing(self._options, self._look())
+        if self._target is not None:
+            partitions = [each for each in partitions if each in self._target]
+        gone = start.keys() - set(partitions)
+        if gone:
+            self._lose(f"{listed(gone)} are gone: the topic was deleted")
+        self.ends = ends = self._ends(partitions)
+        begins = self._begins(start, ends)
+        if limit and self._too_few(start, ends, begins):
+            return start
+        reached = {**ends, **begins}
+        if limit and self._options.records_max is not None:
+            reached = limited(start, reached, self._options.records_max)
+        self._remember()
+        return reached
+
+    def _ends(self, partitions: Collection[TopicPartition]) -> Offsets:
+        ends = self._find_all(partitions, LATEST)
+        if self._target is not None:
+            return {each: min(end, self._target[each]) for each, end in ends.items()}
+        return ends
+
+    def _begins(self, start: Offsets, ends: Offsets) -> Offsets:
+        """Where partitions begin that the query has not met before: new ones, or made anew."""
+        new = ends.keys() - start.keys()
+        known = ends.keys() & start.keys()
+        remade = {each for each in known if self._is_remade(each, start[each] > ends[each])}
+        begins = self._find_all(remade | new, EARLIEST)
+        for each in sorted(known):
+            if each in remade or start[each] > ends[each]:
+                self._lose(
+                    f"the offset of {each} went from {start[each]} to {ends[each]}: its topic was"
+                    " deleted and made anew, or the query started beyond its end"
+                )
+        for each in sorted(new):
+            if begins[each] > 0:
+                self._lose(f"the new partition {each} begins at offset {begins[each]} instead of 0")
+        return begins
+
+    def _is_remade(self, where: TopicPartition, went_back: bool) -> bool:
+        """Another id says so. Where none is known, as after a restart, an end before the start."""
+        before = self._ids.get(where.topic)
+        return went_back if before is None else before != self._topics[where.topic].id
+
+    def _remember(self) -> None:
+        self._ids.update({name: topic.id for name, topic in self._topics.items()})
+
+    def _too_few(self, start: Offsets, ends: Offsets, begins: Offsets) -> bool:
+        """minOffsetsPerTrigger: wait for more, but no longer than maxTriggerDelay."""
+        smallest = self._options.records_min
+        if smallest is None or self._target is not None:
+            return False
+        now = self._clock()
+        count = sum(max(0, ends[each] - start.get(each, begins.get(each, 0))) for each in ends)
+        before, delay_s = self._triggered_at, self._options.delay_max_ms / 1000
+        if before is not None and count < smallest and now - before < delay_s:
+            return True
+        self._triggered_at = now
+        return False
+
+    def _look(self) -> dict[str, Topic]:
+        """The topics, as they were a moment ago at most."""
+        now = self._clock()
+        if self._looked_at is None or now - self._looked_at >= METADATA_S_MAX:
+            self._topics = find_topics(self._options, self._brokers)
+            self._looked_at = now
+        return self._topics
+
+    def _find(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        return self._brokers.offsets(times, read_committed=self._options.read_committed)
+
+    def _find_all(self, partitions: Iterable[TopicPartition], when: int) -> Offsets:
+        found = self._find(dict.fromkeys(partitions, when))
+        return {each: offset or 0 for each, offset in found.items()}
+
+    def _lose(self, what: str) -> None:
+        message = (
+            f"Some data may have been missed: {what}. If the query is to go on, set the source"
+            ' option "failOnDataLoss" to "false"'
+        )
+        if self._options.fail_on_data_loss:
+            raise DataLost(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+        log.warning("%s", message)
+
+
+def batch_ranges(options: ReadOptions, brokers: Brokers) -> list[Range]:
+    """What a batch query reads."""
+
+    def find(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        return brokers.offsets(times, read_committed=options.read_committed)
+
+    partitions = chosen(options, find_topics(options, brokers))
+    starts = options.starting.resolve(partitions, find, latest_if_no_time=options.latest_if_no_time)
+    ends = options.ending.resolve(partitions, find, latest_if_no_time=True)
+    return [
+        Range(*each, starts[each], ends[each])
+        for each in sorted(partitions)
+        if starts[each] < ends[each]
+    ]
+
+
+def find_topics(options: ReadOptions, brokers: Brokers) -> dict[str, Topic]:
+    """Those that exist of the topics which the options name."""
+    if not options.pattern:
+        return brokers.topics({*options.topics, *(each.topic for each in options.partitions)})
+    pattern = re.compile(options.pattern)
+    return {
+        name: topic
+        for name, topic in brokers.topics(None).items()
+        if not topic.internal and pattern.fullmatch(name)
+    }
+
+
+def existing(options: ReadOptions, topics: Mapping[str, Topic]) -> list[TopicPartition]:
+    found = {
+        TopicPartition(name, partition)
+        for name, topic in topics.items()
+        for partition in topic.leaders
+    }
+    return sorted(found.intersection(options.partitions) if options.partitions else found)
+
+
+def chosen(options: ReadOptions, topics: Mapping[str, Topic]) -> list[TopicPartition]:
+    """The same at the start, where whatever is named has to exist."""
+    missing = sorted(set(options.topics) - topics.keys())
+    found = existing(options, topics)
+    missing += [str(each) for each in options.partitions if each not in set(found)]
+    if missing:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"{', '.join(missing)}: no such topic or partition. Create it first"
+            " (ottla topics create NAME), or use subscribePattern for topics that are to come",
+        )
+    return found

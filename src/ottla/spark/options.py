@@ -1,0 +1,297 @@
+"""The options of `format("ottla")` for reading: those of Spark's own Kafka source, checked.
+
+    where    kafka.bootstrap.servers, and any other setting of a consumer as kafka.<name>
+    what     one of subscribe (names), subscribePattern (a regular expression), assign (partitions)
+    from     startingTimestamp, startingOffsetsByTimestamp, startingOffsets: the first that is given
+    to       endingTimestamp, endingOffsetsByTimestamp, endingOffsets: batch queries only
+    how much maxOffsetsPerTrigger, minOffsetsPerTrigger with maxTriggerDelay: streaming queries only
+    how cut  minPartitions, maxRecordsPerPartition
+
+Names are not case-sensitive. Errors are those of Spark's source, with what to do about them.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Final
+
+from ottla.client.delivery import Setting
+from ottla.client.record import TopicPartition
+from ottla.spark.limits import (
+    EARLIEST,
+    LATEST,
+    Limit,
+    OptionError,
+    limit_of,
+    partitions_of,
+)
+
+log = logging.getLogger("ottla.spark")
+
+POLL_TIMEOUT_MS: Final = 120_000
+MAX_TRIGGER_DELAY: Final = "15m"
+UNITS_MS: Final = {
+    "us": 0.001,
+    "ms": 1,
+    "": 1,
+    "s": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+KAFKA: Final = "kafka."
+SERVERS: Final = "kafka.bootstrap.servers"
+STRATEGIES: Final = ("assign", "subscribe", "subscribePattern")
+
+KNOWN: Final = (
+    *STRATEGIES,
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsets",
+    "startingOffsetsByTimestampStrategy",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "endingOffsets",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "failOnDataLoss",
+    "includeHeaders",
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "ottla.layout",
+)
+
+# What the source does itself and a consumer's setting would contradict; and what to do instead.
+REFUSED: Final = {
+    "auto.offset.reset": "Set the option 'startingOffsets' to 'earliest' or 'latest': Spark, and no"
+    " consumer group, knows what has been read",
+    "key.deserializer": "Keys are binary: use a cast or a function of Spark on the column 'key'",
+    "value.deserializer": (
+        "Values are binary: use a cast or a function of Spark on the column 'value'"
+    ),
+    "enable.auto.commit": "The source commits no offsets: the checkpoint has them",
+    "interceptor.classes": "An interceptor could change records: do it in the query",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """Plain data, which travels to wherever the work is done."""
+
+    servers: str
+    settings: Mapping[str, Setting]
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    partitions: tuple[TopicPartition, ...] = ()
+    starting: Limit = field(default_factory=lambda: Limit(everywhere=LATEST))
+    ending: Limit = field(default_factory=lambda: Limit(everywhere=LATEST))
+    latest_if_no_time: bool = False
+    records_max: int | None = None
+    records_min: int | None = None
+    delay_max_ms: int = 0
+    partitions_min: int | None = None
+    partition_records_max: int | None = None
+    fail_on_data_loss: bool = True
+    with_headers: bool = False
+    read_committed: bool = False
+    poll_timeout_ms: int = POLL_TIMEOUT_MS
+    layout: str = ""
+
+
+def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
+    """`streaming` is None while nobody has said yet which of the two it will be."""
+    options = {name.lower(): value for name, value in given.items()}
+    _check_names(given)
+    kafka = _kafka_settings(options)
+    starting = limit_of(
+        options, "starting", LATEST if streaming else EARLIEST, allow_latest=streaming is not False
+    )
+    if streaming:
+        _refuse_ending(options)
+    ending = limit_of(options, "ending", LATEST, allow_earliest=False)
+    smallest, largest = _count(options, "minOffsetsPerTrigger"), _maximum(options, streaming)
+    if smallest is not None and largest is not None and smallest > largest:
+        raise OptionError(
+            f"The value of minOffsetPerTrigger({smallest}) is higher than the"
+            f" maxOffsetsPerTrigger({largest}). Give a smaller minOffsetsPerTrigger"
+        )
+    topics, pattern, partitions = _strategy(options)
+    return ReadOptions(
+        servers=kafka.pop("bootstrap.servers"),
+        settings=_settings(kafka),
+        topics=topics,
+        pattern=pattern,
+        partitions=partitions,
+        starting=starting,
+        ending=ending,
+        latest_if_no_time=_without_time(options) == "latest",
+        records_max=largest,
+        records_min=smallest,
+        delay_max_ms=_delay(options),
+        partitions_min=_count(options, "minPartitions"),
+        partition_records_max=_count(options, "maxRecordsPerPartition"),
+        fail_on_data_loss=_truth(options, "failOnDataLoss", default=True),
+        with_headers=_truth(options, "includeHeaders", default=False),
+        read_committed=_read_committed(kafka),
+        poll_timeout_ms=_count(options, "kafkaConsumer.pollTimeoutMs") or POLL_TIMEOUT_MS,
+        layout=options.get("ottla.layout", ""),
+    )
+
+
+def _check_names(given: Mapping[str, str]) -> None:
+    """Spark's source ignores what it does not know; a slip of the pen is worth a line."""
+    known = {each.lower(): each for each in KNOWN}
+    for name in given:
+        lower = name.lower()
+        if lower in known or lower.startswith(KAFKA):
+            continue
+        near = get_close_matches(lower, known, n=1, cutoff=0.75)
+        hint = f": is it '{known[near[0]]}'?" if near else ""
+        if lower.startswith("ottla."):
+            raise OptionError(f"Option '{name}' is not known{hint or ', ottla.layout is'}")
+        log.warning("option '%s' is not known and not used%s", name, hint)
+
+
+def _kafka_settings(options: Mapping[str, str]) -> dict[str, str]:
+    kafka = {
+        name.removeprefix(KAFKA): value for name, value in options.items() if name.startswith(KAFKA)
+    }
+    for name, remedy in REFUSED.items():
+        if name in kafka:
+            raise OptionError(f"Kafka option '{name}' is not supported. {remedy}")
+    if not kafka.get("bootstrap.servers", "").strip():
+        raise OptionError(
+            f"Option '{SERVERS}' must be specified for configuring Kafka consumer:"
+            f' .option("{SERVERS}", "host:9092")'
+        )
+    return kafka
+
+
+def _settings(kafka: Mapping[str, str]) -> Mapping[str, Setting]:
+    """As `client.lines` wants them. librdkafka is looked at only where there is something to say:
+    a worker that needs none of its names starts sooner without it."""
+    if not kafka:
+        return {}
+    from ottla.client.settings import translate
+
+    return translate(kafka)
+
+
+def _strategy(
+    options: Mapping[str, str],
+) -> tuple[tuple[str, ...], str, tuple[TopicPartition, ...]]:
+    given = [each for each in STRATEGIES if each.lower() in options]
+    listed = ", ".join(STRATEGIES)
+    if not given:
+        raise OptionError(
+            f"One of the following options must be specified for Kafka source: {listed}"
+        )
+    if len(given) > 1:
+        raise OptionError(
+            f"Only one of the following options can be specified for Kafka source: {listed}."
+            f" Leave out {' or '.join(given)}"
+        )
+    name = given[0]
+    value = options[name.lower()].strip()
+    if name == "assign":
+        if not value.startswith("{"):
+            raise OptionError(
+                "No topicpartitions to assign as specified value for option 'assign' is"
+                f" '{value}'. Give them as {{\"topic\":[0,1]}}"
+            )
+        return (), "", partitions_of(value)
+    if name == "subscribe":
+        topics = sorted({each.strip() for each in value.split(",")} - {""})
+        if not topics:
+            raise OptionError(
+                "No topics to subscribe to as specified value for option 'subscribe' is"
+                f" '{value}'. Give names with commas between them"
+            )
+        return tuple(topics), "", ()
+    return (), _pattern(value), ()
+
+
+def _pattern(value: str) -> str:
+    if not value:
+        raise OptionError(
+            "Pattern to subscribe is empty as specified value for option 'subscribePattern' is"
+            f" '{value}'. Give a regular expression that whole names match"
+        )
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise OptionError(f"subscribePattern '{value}' is no regular expression: {error}") from None
+    return value
+
+
+def _refuse_ending(options: Mapping[str, str]) -> None:
+    if "endingoffsets" in options:
+        raise OptionError(
+            "ending offset not valid in streaming queries. Leave out endingOffsets, or read with"
+            " spark.read; Trigger.AvailableNow stops at what is there now"
+        )
+    for name in ("endingOffsetsByTimestamp", "endingTimestamp"):
+        if name.lower() in options:
+            raise OptionError(
+                f"ending timestamp not valid in streaming queries. Leave out {name}, or read with"
+                " spark.read"
+            )
+
+
+def _maximum(options: Mapping[str, str], streaming: bool | None) -> int | None:
+    if streaming is False and "maxoffsetspertrigger" in options:
+        log.warning("maxOffsetsPerTrigger is not used in batch queries")
+    return _count(options, "maxOffsetsPerTrigger")
+
+
+def _count(options: Mapping[str, str], name: str) -> int | None:
+    value = options.get(name.lower())
+    if value is None:
+        return None
+    if not value.strip().isascii() or not value.strip().isdigit() or int(value) < 1:
+        raise OptionError(f"{name} must be positive, a whole number: '{value}'")
+    return int(value)
+
+
+def _delay(options: Mapping[str, str]) -> int:
+    value = options.get("maxtriggerdelay", MAX_TRIGGER_DELAY)
+    match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", value.lower())
+    if match is None or match[2] not in UNITS_MS:
+        raise OptionError(f"maxTriggerDelay '{value}' is no time: give one like '15m' or '30s'")
+    return int(int(match[1]) * UNITS_MS[match[2]])
+
+
+def _truth(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    value = options.get(name.lower(), str(default)).strip().lower()
+    if value not in ("true", "false"):
+        raise OptionError(f"{name} must be true or false, not '{value}'")
+    return value == "true"
+
+
+def _without_time(options: Mapping[str, str]) -> str:
+    value = options.get("startingoffsetsbytimestampstrategy", "error").strip().lower()
+    if value not in ("error", "latest"):
+        raise OptionError(
+            "startingOffsetsByTimestampStrategy can be either of 'error' or 'latest', not"
+            f" '{value}'"
+        )
+    return value
+
+
+def _read_committed(kafka: Mapping[str, str]) -> bool:
+    level = kafka.get("isolation.level", "read_uncommitted").strip().lower()
+    if level not in ("read_uncommitted", "read_committed"):
+        raise OptionError(
+            f"kafka.isolation.level can be read_uncommitted or read_committed, not '{level}'"
+        )
+    return level == "read_committed"
