@@ -13,7 +13,7 @@ from typing import Any
 from setuptools import setup
 
 # What a Produce or a Fetch passes through, from the socket to the disk and back, and what all
-# records of a compacted topic do; and the records that Spark reads, on their way to Arrow's columns.
+# records of a compacted topic do; what Spark reads, on its way to Arrow's columns.
 # Compiled together, calls from one to the other are plain C calls.
 HOT = [
     "slices",
