@@ -113,13 +113,17 @@ class Decoder:
         row[DELETED] = deleted
         return row
 
-    def key_row(self, key: bytes) -> dict[str, Any]:
-        """The key's columns alone, and the window's bounds."""
-        hidden: dict[str, Any] = {}
-        if self._windows is not None:
-            key, start, end = self._windows.split_row(key)
-            hidden = {WINDOWSTART: start, WINDOWEND: end}
-        return _row_of(self._key, key, [each.name for each in self.layout.schema.key]) | hidden
+    def read_values(self, values: pa.Array) -> tuple[list[pa.Array], Problems]:
+        """The value columns alone, of values none of which is null."""
+        return self._value.read(values)
+
+    def read_key(self, key: bytes) -> list[Any]:
+        """The key columns of one record, whose key has no window any more. Raises ValueError."""
+        return self._key.read_row(key)
+
+    def read_value(self, value: bytes) -> list[Any]:
+        """The value columns of one record. Raises ValueError."""
+        return self._value.read_row(value)
 
 
 def _row_of(half: Half, data: bytes | None, names: Sequence[str]) -> dict[str, Any]:

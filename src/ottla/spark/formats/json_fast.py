@@ -20,7 +20,7 @@ from ottla.spark.formats.json_values import Names
 from ottla.spark.sql.schema import Column
 from ottla.spark.sql.types import Kind, SqlType
 
-ROWS_MIN: Final = 32  # fewer are sooner read one by one
+ROWS_MIN: Final = 512  # fewer are sooner read one by one
 BYTES_MAX: Final = 1 << 30
 WAIT_MAX: Final = 64
 

@@ -1,0 +1,118 @@
+"""A table's rows between the topic and the store, and between the store and who asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla.spark.formats import BadRecord, Decoder, Encoder
+from ottla.spark.formats.arrow import arrow_array, python_values
+from ottla.spark.reading import Chunk
+from ottla.spark.sql.schema import (
+    DELETED,
+    ROWOFFSET,
+    ROWPARTITION,
+    ROWTIME,
+    WINDOWEND,
+    WINDOWSTART,
+    Layout,
+)
+from ottla.spark.sql.types import Kind
+from ottla.spark.table_store import Change, Kept
+
+NESTED: Final = (Kind.ARRAY, Kind.MAP, Kind.STRUCT)
+
+Row = dict[str, Any]
+
+
+class RowReader:
+    """Chunks -> changes of the store, and what the store has -> rows."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._decoder = Decoder(layout)
+        self._encoder = Encoder(layout)
+        self._windowed = layout.windowed is not None
+        self._columns = [each.name for each in layout.schema.columns]
+        self._key = layout.schema.key
+        self._values = [each.name for each in layout.schema.value]
+        self._others = {each.name: None for each in layout.schema.headers}
+        self._nested = any(each.type.kind in NESTED for each in self._key)
+
+    def hashed(self, values: Sequence[Any]) -> Hashable:
+        """A key as a store has it: the smallest thing that can be compared."""
+        if self._nested:
+            return self._encoder.plain_key(values)
+        return values[0] if len(values) == 1 else tuple(values)
+
+    def unhashed(self, key: Any) -> Sequence[Any]:
+        if self._nested:
+            return self._decoder.read_key(key)
+        return (key,) if len(self._key) == 1 else key
+
+    def changes(self, chunk: Chunk) -> tuple[list[Change], list[BadRecord]]:
+        columns = chunk.columns
+        partitions = pa.repeat(pa.scalar(chunk.partition, pa.int32()), len(chunk))
+        batch, bad = self._decoder.decode(
+            columns.keys,
+            columns.values,
+            columns.timestamps_ms,
+            partitions,
+            columns.offsets,
+            columns.headers,
+        )
+        values = columns.values
+        if bad:
+            wrong = pa.array([each.offset for each in bad], pa.int64())
+            right = pc.invert(pc.is_in(columns.offsets, value_set=wrong))
+            values = values.filter(right)
+        values = pc.if_else(batch.column(DELETED), None, values)
+        keys = [python_values(batch.column(each.name), each.type) for each in self._key]
+        found = [
+            map(self.hashed, zip(*keys, strict=True))
+            if len(keys) != 1 or self._nested
+            else keys[0],
+            values.to_pylist(),
+            batch.column(ROWTIME).to_pylist(),
+            batch.column(ROWOFFSET).to_pylist(),
+        ]
+        if self._windowed:
+            found += [batch.column(each).to_pylist() for each in (WINDOWSTART, WINDOWEND)]
+        return list(map(Change, *found)), bad
+
+    def decoded(self, found: Iterable[Kept]) -> list[Row]:
+        return [self._row(each) for each in found]
+
+    def _row(self, kept: Kept) -> Row:
+        parts = dict(zip(self._values, self._decoder.read_value(kept.value), strict=True))
+        for column, value in zip(self._key, self.unhashed(kept.key), strict=True):
+            parts[column.name] = value
+        parts |= self._others
+        row = {name: parts[name] for name in self._columns}
+        row[ROWTIME] = kept.timestamp_ms
+        row[ROWPARTITION] = kept.partition
+        row[ROWOFFSET] = kept.offset
+        if self._windowed:
+            row[WINDOWSTART] = kept.start_ms
+            row[WINDOWEND] = kept.end_ms
+        return row
+
+    def arrow(self, kept: Sequence[Kept]) -> pa.Table:
+        values, _ = self._decoder.read_values(pa.array([each.value for each in kept], pa.binary()))
+        parts = dict(zip(self._values, values, strict=True))
+        keys = [self.unhashed(each.key) for each in kept]
+        for number, column in enumerate(self._key):
+            parts[column.name] = arrow_array([each[number] for each in keys], column.type)
+        for name in self._others:
+            parts[name] = pa.nulls(len(kept), self._decoder.schema.field(name).type)
+        parts[ROWTIME] = pa.array([each.timestamp_ms for each in kept], pa.int64())
+        parts[ROWPARTITION] = pa.array([each.partition for each in kept], pa.int32())
+        parts[ROWOFFSET] = pa.array([each.offset for each in kept], pa.int64())
+        parts[WINDOWSTART] = pa.array([each.start_ms for each in kept], pa.int64())
+        parts[WINDOWEND] = pa.array([each.end_ms for each in kept], pa.int64())
+        parts[DELETED] = pa.array(np.zeros(len(kept), bool))
+        schema = self._decoder.schema
+        return pa.Table.from_arrays([parts[each] for each in schema.names], schema=schema)

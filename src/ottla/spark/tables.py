@@ -1,0 +1,316 @@
+"""Materialised tables: a changelog topic as a key-value store in this process, for pull queries.
+
+A thread follows the topic, committed records only. Rows that a client asks for are decoded then.
+What a table takes is counted, and limited: one that grows beyond it is let go of, and says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import TracebackType
+from typing import Any, Final, Self
+
+import pyarrow as pa
+
+from ottla.client.delivery import Setting
+from ottla.client.record import TopicPartition
+from ottla.errors import KafkaError
+from ottla.spark.brokers import Brokers
+from ottla.spark.formats import BadRecord
+from ottla.spark.limits import LATEST
+from ottla.spark.reading import Chunk
+from ottla.spark.sql.errors import SqlCode, SqlError
+from ottla.spark.sql.schema import Layout
+from ottla.spark.table_follower import Follower
+from ottla.spark.table_rows import Row, RowReader
+from ottla.spark.table_store import ANY, Bounds, Rows, Store, WindowedRows
+
+TABLE_BYTES_MAX: Final = 1 << 30
+CATCH_UP_S: Final = 10.0
+CLOSE_S: Final = 2.0
+PATIENCE_S: Final = 1.0
+PAUSE_S: Final = 0.1
+PAUSE_S_MAX: Final = 5.0
+
+log = logging.getLogger("ottla.spark.tables")
+
+OnBad = Callable[[str, Sequence[BadRecord]], None]
+
+
+class TableState(StrEnum):
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    WAITING = "WAITING"
+    """The broker or the topic is away; it goes on when they are back. `cause` says what is."""
+    TOO_LARGE = "TOO_LARGE"
+    FAILED = "FAILED"
+    CLOSED = "CLOSED"
+
+
+OVER: Final = (TableState.TOO_LARGE, TableState.FAILED, TableState.CLOSED)
+
+
+class Table:
+    """Keys are given as sequences of the key columns' values; rows are dicts of all columns."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        layout: Layout,
+        settings: Mapping[str, Setting] | None = None,
+        *,
+        retention_ms: int | None = None,
+        bytes_max: int = TABLE_BYTES_MAX,
+        on_bad: OnBad | None = None,
+    ) -> None:
+        self.topic = topic
+        self.layout = layout
+        self.state = TableState.STARTING
+        self.cause = ""
+        self._rows = RowReader(layout)
+        self._bytes_max = bytes_max
+        self._on_bad = on_bad
+        self._store: Store = WindowedRows(retention_ms) if layout.windowed else Rows()
+        self._moved = threading.Condition()
+        self._asking = threading.Lock()
+        settings = dict(settings or {})
+        self._ends_of = Brokers(bootstrap_servers, settings, patience_s=PATIENCE_S)
+        self._brokers = Brokers(bootstrap_servers, settings, patience_s=PATIENCE_S)
+        self._follower = Follower(
+            self._brokers, topic, apply=self._apply, restart=self._store.clear
+        )
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name=f"table-{topic}", daemon=True)
+        self._thread.start()
+
+    # Rows
+
+    def get(self, keys: Iterable[Sequence[Any]], bounds: Bounds = ANY) -> list[Row]:
+        """The rows of these keys that there are, each once; all windows within the bounds."""
+        self._check()
+        wanted = [self._rows.hashed(each) for each in keys]
+        return self._rows.decoded(self._store.get(wanted, bounds))
+
+    def range(self, wanted: Callable[[Sequence[Any]], bool], bounds: Bounds = ANY) -> list[Row]:
+        """The rows whose key is wanted."""
+        self._check()
+        rows = self._rows
+        found = self._store.scan(lambda key: wanted(rows.unhashed(key)), bounds)
+        return rows.decoded(found)
+
+    def scan(self, bounds: Bounds = ANY) -> list[Row]:
+        """All rows, as they are at one moment."""
+        self._check()
+        return self._rows.decoded(self._store.scan(None, bounds))
+
+    def arrow(self) -> pa.Table:
+        """The same, as columns: those of `arrow_schema`."""
+        self._check()
+        return self._rows.arrow(self._store.scan())
+
+    # How far it is
+
+    @property
+    def count(self) -> int:
+        return self._store.count
+
+    @property
+    def size_bytes(self) -> int:
+        """What the rows take of this process's memory, about."""
+        return self._store.size_bytes
+
+    @property
+    def position(self) -> dict[int, int]:
+        """The next offset to be applied, by partition."""
+        return dict(self._follower.positions)
+
+    @property
+    def lag(self) -> int:
+        """Offsets between what is applied and where the topic ended when it was last asked."""
+        ends, positions = self._follower.ends, self._follower.positions
+        return sum(max(0, end - positions.get(each, 0)) for each, end in list(ends.items()))
+
+    @property
+    def caught_up(self) -> bool:
+        """Is everything applied that was there at the last fetch?"""
+        follower = self._follower
+        return (
+            bool(follower.positions)
+            and len(follower.ends) == len(follower.positions)
+            and (self.lag == 0)
+        )
+
+    def catch_up(self, timeout_s: float = CATCH_UP_S) -> bool:
+        """Wait until all is applied that is in the topic now; False: the time was not enough."""
+        deadline = time.monotonic() + timeout_s
+        ends = self._present_ends(deadline)
+        if ends is None:
+            return False
+        with self._moved:
+            while self.state not in OVER and not self._has_reached(ends):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                self._moved.wait(left)
+            return self.state not in OVER
+
+    def _present_ends(self, deadline: float) -> dict[int, int] | None:
+        with self._asking:
+            while not self._closing.is_set():
+                try:
+                    topic = self._ends_of.topic(self.topic)
+                    wanted = {TopicPartition(self.topic, each): LATEST for each in topic.leaders}
+                    found = self._ends_of.offsets(wanted, read_committed=True)
+                    return {each.partition: end or 0 for each, end in found.items()}
+                except KafkaError as error:
+                    self._ends_of.forget(error)
+                    if time.monotonic() + PAUSE_S > deadline:
+                        return None
+                time.sleep(PAUSE_S)
+        return None
+
+    def _has_reached(self, ends: Mapping[int, int]) -> bool:
+        positions = self._follower.positions
+        return all(positions.get(each, -1) >= end for each, end in ends.items())
+
+    def _check(self) -> None:
+        if self.state in OVER:
+            raise SqlError(
+                f"The table of topic {self.topic} can't be queried: {self.cause or self.state}",
+                code=SqlCode.SERVER_ERROR,
+            )
+
+    # The thread
+
+    def _follow(self) -> None:
+        pause_s = PAUSE_S
+        while not self._closing.is_set():
+            try:
+                self._follower.step()
+                pause_s = PAUSE_S
+                self._set(TableState.RUNNING, "")
+                if self._store.size_bytes > self._bytes_max:
+                    self._give_up()
+                    return
+            except KafkaError as error:
+                self._set(TableState.WAITING, str(error))
+                self._closing.wait(pause_s)
+                pause_s = min(pause_s * 2, PAUSE_S_MAX)
+            except Exception as error:
+                log.exception("the table of topic %s is not followed any more", self.topic)
+                self._set(TableState.FAILED, f"{type(error).__name__}: {error}")
+                return
+
+    def _set(self, state: TableState, cause: str) -> None:
+        if state is not self.state and state is TableState.WAITING:
+            log.warning("table of topic %s: %s", self.topic, cause)
+        with self._moved:
+            if not self._closing.is_set():
+                self.cause = cause
+                self.state = state
+            self._moved.notify_all()
+
+    def _give_up(self) -> None:
+        rows, size = self._store.count, self._store.size_bytes
+        self._store.clear()
+        self._set(
+            TableState.TOO_LARGE,
+            f"its {rows:,} rows took {size:,} bytes, and {self._bytes_max:,} are allowed."
+            " Pull queries on it are not possible.",
+        )
+        log.error("table of topic %s: %s", self.topic, self.cause)
+
+    def _apply(self, chunk: Chunk) -> None:
+        changes, bad = self._rows.changes(chunk)
+        if bad and self._on_bad is not None:
+            self._on_bad(self.topic, bad)
+        self._store.apply(changes, chunk.partition)
+
+    # The end
+
+    def close(self) -> None:
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        self.state = TableState.CLOSED
+        with self._moved:
+            self._moved.notify_all()
+        self._thread.join(CLOSE_S)
+        self._brokers.close()
+        self._ends_of.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    topic: str
+    layout: str
+
+
+class Tables:
+    """The tables of one server: each is followed from when it is first asked for."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        settings: Mapping[str, Setting] | None = None,
+        *,
+        bytes_max: int = TABLE_BYTES_MAX,
+        on_bad: OnBad | None = None,
+    ) -> None:
+        self._servers = bootstrap_servers
+        self._settings = dict(settings or {})
+        self._bytes_max = bytes_max
+        self._on_bad = on_bad
+        self._tables: dict[_Place, Table] = {}
+        self._lock = threading.Lock()
+
+    def table(self, topic: str, layout: Layout, *, retention_ms: int | None = None) -> Table:
+        place = _Place(topic, layout.to_json())
+        with self._lock:
+            found = self._tables.get(place)
+            if found is None or found.state in (TableState.FAILED, TableState.CLOSED):
+                found = self._tables[place] = Table(
+                    self._servers,
+                    topic,
+                    layout,
+                    self._settings,
+                    retention_ms=retention_ms,
+                    bytes_max=self._bytes_max,
+                    on_bad=self._on_bad,
+                )
+            return found
+
+    def drop(self, topic: str) -> None:
+        """Whatever is kept of this topic."""
+        with self._lock:
+            places = [each for each in self._tables if each.topic == topic]
+            dropped = [self._tables.pop(each) for each in places]
+        for each in dropped:
+            each.close()
+
+    def states(self) -> dict[str, Table]:
+        with self._lock:
+            return {place.topic: table for place, table in self._tables.items()}
+
+    def close(self) -> None:
+        with self._lock:
+            tables, self._tables = list(self._tables.values()), {}
+        for each in tables:
+            each.close()
