@@ -75,7 +75,7 @@ def fetched(batches: list[bytes], range_: Range = EVERYTHING) -> Fetched:
     while position < len(data):
         headers.append(read_header(data, position))
         position += headers[-1].size
-    return Fetched(range_, data, headers, ())
+    return Fetched(range_, range_.start, data, headers, ())
 
 
 @given(

@@ -48,6 +48,8 @@ class Fetched:
     """Whole batches: their headers say where in `data` they are. Some may lie outside the range."""
 
     range: Range
+    position: int
+    """What was asked for: the first batch may begin before it."""
     data: bytes
     headers: Sequence[BatchHeader]
     aborted: Sequence[tuple[int, int]]
@@ -82,13 +84,10 @@ class Fetching:
         self._record_bytes: float = RECORD_BYTES_GUESS
 
     def fetch(self, ranges: Sequence[Range]) -> Iterator[Fetched]:
-        try:
-            for index, each in enumerate(ranges):
-                following = ranges[index + 1] if index + 1 < len(ranges) else None
-                yield from self._fetch_range(each, following)
-        finally:
-            if self._asked is not None:  # an answer that nobody will take from the line
-                self._brokers.close()
+        """Whoever stops before the end closes the brokers: an answer may be under way."""
+        for index, each in enumerate(ranges):
+            following = ranges[index + 1] if index + 1 < len(ranges) else None
+            yield from self._fetch_range(each, following)
 
     def _fetch_range(self, range_: Range, following: Range | None) -> Iterator[Fetched]:
         position = range_.start
@@ -118,7 +117,7 @@ class Fetching:
                     continue
                 raise KafkaError(ErrorCode(part.error_code), _fetch_failed(range_, position, part))
             except KafkaError as error:
-                nothing = Fetched(range_, b"", (), ())
+                nothing = Fetched(range_, position, b"", (), ())
                 if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and not isinstance(error, DataLost):
                     return nothing, self._out_of_range(range_, position)
                 if error.code not in PASSING:
@@ -185,7 +184,7 @@ class Fetching:
         aborted = [
             (each.producer_id, each.first_offset) for each in part.aborted_transactions or ()
         ]
-        return Fetched(range_, data, headers, aborted)
+        return Fetched(range_, position, data, headers, aborted)
 
     def _out_of_range(self, range_: Range, position: int) -> int:
         """Where to go on after the broker said that it does not have this offset."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -45,22 +46,39 @@ class Chunk:
 
 def read(options: ReadOptions, ranges: Sequence[Range]) -> Iterator[Chunk]:
     """The records of these ranges, each range's in its order."""
+    with kept_brokers(options) as brokers:
+        fetching = Fetching(
+            brokers,
+            read_committed=options.read_committed,
+            fail_on_data_loss=options.fail_on_data_loss,
+            poll_timeout_s=options.poll_timeout_ms / 1000,
+        )
+        for fetched in fetching.fetch(ranges):
+            yield from decode(
+                fetched, with_headers=options.with_headers, committed=options.read_committed
+            )
+
+
+@contextmanager
+def kept_brokers(options: ReadOptions) -> Iterator[Brokers]:
+    """Those of the task before, or new ones. Who fails, or stops early, leaves none behind."""
     key = (options.servers, repr(sorted(options.settings.items())))
     brokers = _kept.pop(key, None) or Brokers(options.servers, options.settings)
-    fetching = Fetching(
-        brokers,
-        read_committed=options.read_committed,
-        fail_on_data_loss=options.fail_on_data_loss,
-        poll_timeout_s=options.poll_timeout_ms / 1000,
-    )
-    for fetched in fetching.fetch(ranges):
-        yield from decode(
-            fetched, with_headers=options.with_headers, committed=options.read_committed
-        )
+    try:
+        yield brokers
+    except BaseException:
+        brokers.close()
+        raise
     if len(_kept) < KEPT_MAX:
         _kept[key] = brokers
     else:
         brokers.close()
+
+
+def let_go() -> None:
+    """Close what was kept."""
+    while _kept:
+        _kept.popitem()[1].close()
 
 
 def decode(fetched: Fetched, *, with_headers: bool, committed: bool) -> Iterator[Chunk]:
@@ -69,7 +87,7 @@ def decode(fetched: Fetched, *, with_headers: bool, committed: bool) -> Iterator
     group: list[BatchHeader] = []
     count = size = 0
     for each in headers:
-        if each.control or each.next_offset <= fetched.range.start:
+        if each.control or each.next_offset <= fetched.position:
             continue
         if each.base_offset >= fetched.range.end:
             break
@@ -90,7 +108,7 @@ def _chunk(fetched: Fetched, group: Sequence[BatchHeader], with_headers: bool) -
     for data, places in _unpacked(fetched.data, group):
         spans = Spans(with_headers)
         for each, start, end in places:
-            locate(data, start, end, each, spans, range_.start, range_.end)
+            locate(data, start, end, each, spans, fetched.position, range_.end)
         if spans.count:
             yield Chunk(range_.topic, range_.partition, kind, Columns(data, spans))
 

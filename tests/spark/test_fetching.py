@@ -1,0 +1,196 @@
+"""Ranges read from a real broker: whole, in order, and honest about what is not there any more."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla.client.lines import Line
+from ottla.errors import ErrorCode, KafkaError
+from ottla.spark import fetching
+from ottla.spark.brokers import Brokers
+from ottla.spark.fetching import DataLost
+from ottla.spark.offsets import Range
+from ottla.spark.options import ReadOptions
+from ottla.spark.reading import let_go, read
+from ottla.testing import LocalCluster
+
+LOREM = b"lorem ipsum dolor sit amet " * 40
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster() as cluster:
+        yield cluster
+    let_go()
+
+
+def options(cluster: LocalCluster, **more: Any) -> ReadOptions:
+    return ReadOptions(cluster.bootstrap_servers, {}, poll_timeout_ms=2000, **more)
+
+
+def rows(cluster: LocalCluster, *ranges: Range, **more: Any) -> list[tuple[str, int, int, bytes]]:
+    return [
+        (chunk.topic, chunk.partition, offset, value)
+        for chunk in read(options(cluster, **more), ranges)
+        for offset, value in zip(
+            chunk.columns.offsets.to_pylist(), chunk.columns.values.to_pylist(), strict=True
+        )
+    ]
+
+
+def values(cluster: LocalCluster, *ranges: Range, **more: Any) -> list[bytes]:
+    return [value for _, _, _, value in rows(cluster, *ranges, **more)]
+
+
+def fill(cluster: LocalCluster, topic: str, sent: list[bytes], **settings: Any) -> None:
+    with cluster.producer(settings=settings) as producer:
+        for each in sent:
+            producer.send(topic, each, partition=0)
+
+
+def numbers(count: int) -> list[bytes]:
+    return [b"%d" % each for each in range(count)]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_compression(cluster: LocalCluster, codec: str) -> None:
+    topic = f"codec-{codec}"
+    cluster.create_topic(topic)
+    sent = [b"%d %s" % (each, LOREM) for each in range(500)]
+    fill(cluster, topic, sent, **{"compression.type": codec, "linger.ms": 20})
+    assert values(cluster, Range(topic, 0, 0, 500)) == sent
+    assert values(cluster, Range(topic, 0, 123, 321)) == sent[123:321]
+
+
+def test_many_answers_and_many_ranges_in_one_task(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "FETCH_BYTES_MIN", 2000)
+    monkeypatch.setattr(fetching, "FETCH_BYTES_MAX", 2000)
+    topics = ["pipe-a", "pipe-b"]
+    for topic in topics:
+        cluster.create_topic(topic)
+        fill(cluster, topic, numbers(300), **{"batch.num.messages": 7})
+    found = rows(cluster, Range("pipe-a", 0, 5, 290), Range("pipe-b", 0, 0, 300))
+    assert found == [("pipe-a", 0, each, b"%d" % each) for each in range(5, 290)] + [
+        ("pipe-b", 0, each, b"%d" % each) for each in range(300)
+    ]
+
+
+def test_a_reader_that_stops_early_spoils_nothing(cluster: LocalCluster) -> None:
+    cluster.create_topic("early")
+    fill(cluster, "early", numbers(50), **{"batch.num.messages": 1})
+    some = read(options(cluster), [Range("early", 0, 0, 50)])
+    next(some)
+    some.close()  # type: ignore[attr-defined]
+    assert values(cluster, Range("early", 0, 0, 50)) == numbers(50)
+
+
+def test_read_committed_leaves_out_what_was_aborted(cluster: LocalCluster) -> None:
+    cluster.create_topic("transactions")
+    with cluster.producer(delivery="exactly_once", transactional_id="fetching") as producer:
+        for number in range(6):
+            producer.raw.begin_transaction()
+            for each in (b"%d a" % number, b"%d b" % number):
+                producer.send("transactions", each, partition=0)
+            producer.raw.flush()
+            if number % 2:
+                producer.raw.abort_transaction()
+            else:
+                producer.raw.commit_transaction()
+    everything = Range("transactions", 0, 0, 18)
+    assert values(cluster, everything, read_committed=True) == [
+        b"0 a", b"0 b", b"2 a", b"2 b", b"4 a", b"4 b",
+    ]  # fmt: skip
+    assert len(values(cluster, everything)) == 12
+    inside = Range("transactions", 0, 4, 9)  # begins within an aborted transaction
+    assert values(cluster, inside, read_committed=True) == [b"2 a", b"2 b"]
+
+
+def test_deleted_records_fail_the_query_or_are_left_out(
+    cluster: LocalCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.create_topic("trimmed")
+    fill(cluster, "trimmed", numbers(20))
+    with cluster.admin() as admin:
+        from ottla.client import TopicPartition
+
+        admin.offsets.delete_before({TopicPartition("trimmed", 0): 8})
+    with pytest.raises(DataLost, match=r'offsets 3 to 7 of trimmed-0 .* "failOnDataLoss"'):
+        values(cluster, Range("trimmed", 0, 3, 20))
+    with caplog.at_level(logging.WARNING):
+        left = values(cluster, Range("trimmed", 0, 3, 20), fail_on_data_loss=False)
+    assert left == numbers(20)[8:]
+    assert "offsets 3 to 7" in caplog.text
+    assert values(cluster, Range("trimmed", 0, 3, 6), fail_on_data_loss=False) == []
+
+
+def test_a_range_beyond_the_end_is_lost(cluster: LocalCluster) -> None:
+    cluster.create_topic("short")
+    fill(cluster, "short", numbers(5))
+    with pytest.raises(DataLost, match="ends at offset 5 now"):
+        values(cluster, Range("short", 0, 9, 12))
+    with pytest.raises(DataLost, match="up to offset 4 only"):
+        values(cluster, Range("short", 0, 2, 12))
+    assert values(cluster, Range("short", 0, 2, 12), fail_on_data_loss=False) == numbers(5)[2:]
+
+
+def test_a_topic_that_is_gone_is_lost(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "GONE_S", 0.2)
+    with pytest.raises(DataLost, match="there is no topic never"):
+        values(cluster, Range("never", 0, 0, 2))
+    assert values(cluster, Range("never", 0, 0, 2), fail_on_data_loss=False) == []
+
+
+def test_a_broker_that_comes_back_is_asked_again() -> None:
+    with LocalCluster() as own:
+        own.create_topic("back")
+        fill(own, "back", numbers(10))
+        assert values(own, Range("back", 0, 0, 10)) == numbers(10)
+        own.restart()  # the connection that was kept is dead now
+        assert values(own, Range("back", 0, 0, 10)) == numbers(10)
+
+
+def test_a_moved_leader_is_looked_for(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create_topic("moved")
+    fill(cluster, "moved", numbers(10))
+    receive, told = Line.receive, []
+
+    def once_wrong(line: Line, api_key: int, response: Any) -> Any:
+        answer = receive(line, api_key, response)
+        if api_key == 1 and not told:
+            answer.responses[0].partitions[0].error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            told.append(api_key)
+        return answer
+
+    monkeypatch.setattr(Line, "receive", once_wrong)
+    assert values(cluster, Range("moved", 0, 0, 10)) == numbers(10)
+    assert told == [1]
+
+
+def test_a_broken_batch_is_named(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.create_topic("broken")
+    fill(cluster, "broken", numbers(3))
+    monkeypatch.setattr(fetching, "_bytes", _with_a_wrong_byte)
+    with pytest.raises(KafkaError, match=r"broken-0 at offset 0: wrong checksum"):
+        values(cluster, Range("broken", 0, 0, 3))
+
+
+def _with_a_wrong_byte(part: Any) -> bytes:
+    data = bytearray(part.records)
+    data[-1] ^= 1
+    return bytes(data)
+
+
+def test_a_wrong_address_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = Brokers("127.0.0.1:1", {}, patience_s=0.1)
+    with pytest.raises(KafkaError, match=r"cannot reach 127\.0\.0\.1:1"):
+        brokers.topics(["t"])

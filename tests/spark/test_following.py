@@ -1,0 +1,266 @@
+"""A streaming query's offsets, on a real broker: limits, new partitions, topics made anew."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla.client import TopicPartition
+from ottla.errors import KafkaError
+from ottla.spark import following
+from ottla.spark.brokers import Brokers
+from ottla.spark.fetching import DataLost
+from ottla.spark.following import Following, batch_ranges
+from ottla.spark.limits import OptionError
+from ottla.spark.offsets import Offsets, Range, ranges_between
+from ottla.spark.options import read_options
+from ottla.testing import LocalCluster
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def brokers(cluster: LocalCluster) -> Iterator[Brokers]:
+    brokers = Brokers(cluster.bootstrap_servers, {}, patience_s=5)
+    yield brokers
+    brokers.close()
+
+
+@pytest.fixture(autouse=True)
+def _see_everything_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "METADATA_S_MAX", 0.0)
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def follow(
+    cluster: LocalCluster, brokers: Brokers, *, clock: Any = None, **given: str
+) -> Following:
+    options = read_options(
+        {"kafka.bootstrap.servers": cluster.bootstrap_servers, **given}, streaming=True
+    )
+    return Following(options, brokers, **({"clock": clock} if clock else {}))
+
+
+def fill(cluster: LocalCluster, topic: str, count: int, partition: int = 0, **more: Any) -> None:
+    with cluster.producer() as producer:
+        for number in range(count):
+            producer.send(topic, b"%d" % number, partition=partition, **more)
+
+
+def places(topic: str, *offsets: int) -> Offsets:
+    return {TopicPartition(topic, number): offset for number, offset in enumerate(offsets)}
+
+
+def delete(cluster: LocalCluster, topic: str) -> None:
+    with cluster.admin() as admin:
+        admin.topics.delete(topic)
+
+
+def test_a_query_begins_where_it_is_told_and_goes_to_the_end(
+    cluster: LocalCluster, brokers: Brokers
+) -> None:
+    cluster.create_topic("plain", 2)
+    fill(cluster, "plain", 5)
+    fill(cluster, "plain", 3, 1)
+    assert follow(cluster, brokers, subscribe="plain").begin() == places("plain", 5, 3)
+    query = follow(cluster, brokers, subscribe="plain", startingOffsets="earliest")
+    start = query.begin()
+    assert start == places("plain", 0, 0)
+    assert query.latest(start) == query.ends == places("plain", 5, 3)
+    assert query.latest(places("plain", 5, 3)) == places("plain", 5, 3)
+    given = '{"plain":{"0":2,"1":-1}}'
+    query = follow(cluster, brokers, subscribe="plain", startingOffsets=given)
+    assert query.begin() == places("plain", 2, 3)
+
+
+def test_a_query_begins_at_a_time(cluster: LocalCluster, brokers: Brokers) -> None:
+    cluster.create_topic("timed", 1)
+    for at in (1000, 2000, 3000):
+        fill(cluster, "timed", 1, timestamp_ms=at)
+    query = follow(cluster, brokers, subscribe="timed", startingTimestamp="1500")
+    assert query.begin() == places("timed", 1)
+    late = {"subscribe": "timed", "startingTimestamp": "9000"}
+    with pytest.raises(OptionError, match="timed-0 and timestamp 9000"):
+        follow(cluster, brokers, **late).begin()
+    query = follow(cluster, brokers, **late, startingOffsetsByTimestampStrategy="latest")
+    assert query.begin() == places("timed", 3)
+
+
+def test_a_topic_that_is_not_there_is_named(cluster: LocalCluster, brokers: Brokers) -> None:
+    with pytest.raises(KafkaError, match=r"no-such: no such topic.*Create it first"):
+        follow(cluster, brokers, subscribe="no-such").begin()
+    cluster.create_topic("one-partition")
+    with pytest.raises(KafkaError, match="one-partition-3: no such"):
+        follow(cluster, brokers, assign='{"one-partition":[0,3]}').begin()
+
+
+def test_a_batch_has_a_limit(cluster: LocalCluster, brokers: Brokers) -> None:
+    cluster.create_topic("limited", 2)
+    fill(cluster, "limited", 90)
+    fill(cluster, "limited", 10, 1)
+    query = follow(cluster, brokers, subscribe="limited", maxOffsetsPerTrigger="10")
+    assert query.latest(places("limited", 0, 0)) == places("limited", 9, 1)
+    assert query.latest(places("limited", 0, 0), limit=False) == places("limited", 90, 10)
+
+
+def test_a_batch_waits_for_enough_but_not_for_ever(cluster: LocalCluster, brokers: Brokers) -> None:
+    cluster.create_topic("enough")
+    clock = Clock()
+    query = follow(
+        cluster, brokers, clock=clock,
+        subscribe="enough", minOffsetsPerTrigger="5", maxTriggerDelay="10s",
+    )  # fmt: skip
+    fill(cluster, "enough", 1)
+    assert query.latest(places("enough", 0)) == places("enough", 1), "the first does not wait"
+    fill(cluster, "enough", 3)
+    assert query.latest(places("enough", 1)) == places("enough", 1)
+    clock.now += 9
+    assert query.latest(places("enough", 1)) == places("enough", 1)
+    clock.now += 1
+    assert query.latest(places("enough", 1)) == places("enough", 4)
+    fill(cluster, "enough", 5)
+    assert query.latest(places("enough", 4)) == places("enough", 9)
+
+
+def test_new_partitions_begin_in_one_batch_and_are_read_in_the_next(
+    cluster: LocalCluster, brokers: Brokers
+) -> None:
+    cluster.create_topic("growing")
+    fill(cluster, "growing", 2)
+    query = follow(cluster, brokers, subscribe="growing", startingOffsets="earliest")
+    first = query.latest(query.begin())
+    with cluster.admin() as admin:
+        admin.topics.grow("growing", 2)
+    fill(cluster, "growing", 4, 1)
+    second = query.latest(first)
+    assert second == places("growing", 2, 0)
+    assert ranges_between(first, second) == []
+    assert ranges_between(second, query.latest(second)) == [Range("growing", 1, 0, 4)]
+
+
+def test_new_topics_of_a_pattern_are_seen(cluster: LocalCluster, brokers: Brokers) -> None:
+    query = follow(cluster, brokers, subscribePattern="seen-.*", startingOffsets="earliest")
+    start = query.begin()
+    assert start == {}
+    cluster.create_topic("seen-a")
+    cluster.create_topic("unseen-b")
+    fill(cluster, "seen-a", 3)
+    joined = query.latest(start)
+    assert joined == places("seen-a", 0)
+    assert query.latest(joined) == places("seen-a", 3)
+    assert "__consumer_offsets" not in {
+        each.topic for each in follow(cluster, brokers, subscribePattern=".*").begin()
+    }
+
+
+def test_available_now_stops_at_what_was_there(cluster: LocalCluster, brokers: Brokers) -> None:
+    cluster.create_topic("now", 1)
+    fill(cluster, "now", 7)
+    query = follow(
+        cluster, brokers, subscribe="now", maxOffsetsPerTrigger="5", minOffsetsPerTrigger="4"
+    )
+    query.stop_at_present_end()
+    fill(cluster, "now", 7)
+    with cluster.admin() as admin:
+        admin.topics.grow("now", 3)
+    offsets, reached = places("now", 0), []
+    while (following_ := query.latest(offsets)) != offsets:
+        offsets = following_
+        reached.append(offsets[TopicPartition("now", 0)])
+    assert reached == [5, 7]
+    assert offsets == places("now", 7)
+
+
+def test_a_deleted_topic_fails_the_query_or_is_left_out(
+    cluster: LocalCluster, brokers: Brokers, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.create_topic("goes-a")
+    cluster.create_topic("goes-b")
+    names = {"subscribe": "goes-a,goes-b", "startingOffsets": "earliest"}
+    strict = follow(cluster, brokers, **names)
+    lax = follow(cluster, brokers, **names, failOnDataLoss="false")
+    start = strict.begin()
+    delete(cluster, "goes-a")
+    with pytest.raises(DataLost, match="goes-a-0 are gone"):
+        strict.latest(start)
+    with caplog.at_level(logging.WARNING):
+        assert lax.latest(start) == places("goes-b", 0)
+    assert "goes-a-0 are gone" in caplog.text
+
+
+def test_a_topic_made_anew_is_read_from_its_beginning(
+    cluster: LocalCluster, brokers: Brokers
+) -> None:
+    """Its id tells, even if it has more records by now than the old one had."""
+    cluster.create_topic("anew")
+    fill(cluster, "anew", 3)
+    names = {"subscribe": "anew", "startingOffsets": "earliest"}
+    strict = follow(cluster, brokers, **names)
+    lax = follow(cluster, brokers, **names, failOnDataLoss="false")
+    start = strict.latest(strict.begin())
+    assert lax.latest(lax.begin()) == start == places("anew", 3)
+    delete(cluster, "anew")
+    cluster.create_topic("anew")
+    fill(cluster, "anew", 5)
+    with pytest.raises(DataLost, match="made anew"):
+        strict.latest(start)
+    again = lax.latest(start)
+    assert again == places("anew", 0)
+    assert lax.latest(again) == places("anew", 5)
+
+
+def test_after_a_restart_an_end_before_the_start_tells(
+    cluster: LocalCluster, brokers: Brokers
+) -> None:
+    cluster.create_topic("restarted")
+    fill(cluster, "restarted", 2)
+    lax = follow(cluster, brokers, subscribe="restarted", failOnDataLoss="false")
+    again = lax.latest(places("restarted", 50))
+    assert again == places("restarted", 0)
+    assert lax.latest(again) == places("restarted", 2)
+
+
+def test_a_batch_query_reads_between_its_limits(cluster: LocalCluster, brokers: Brokers) -> None:
+    cluster.create_topic("between", 2)
+    fill(cluster, "between", 9)
+
+    def ranges(**given: str) -> list[Range]:
+        servers = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
+        return batch_ranges(read_options({**servers, **given}, streaming=False), brokers)
+
+    assert ranges(subscribe="between") == [Range("between", 0, 0, 9)]
+    assert ranges(
+        assign='{"between":[0]}',
+        startingOffsets='{"between":{"0":4}}',
+        endingOffsets='{"between":{"0":6}}',
+    ) == [Range("between", 0, 4, 6)]
+    assert ranges(subscribe="between", endingTimestamp=str(1 << 50)) == [Range("between", 0, 0, 9)]
+
+
+def test_open_transactions_end_what_a_committed_reader_sees(
+    cluster: LocalCluster, brokers: Brokers
+) -> None:
+    cluster.create_topic("open")
+    with cluster.producer(delivery="exactly_once", transactional_id="following") as producer:
+        producer.raw.begin_transaction()
+        producer.send("open", b"1", partition=0)
+        producer.raw.flush()
+        names = {"subscribe": "open", "startingOffsets": "earliest"}
+        assert follow(cluster, brokers, **names).latest(places("open", 0)) == places("open", 1)
+        committed = follow(cluster, brokers, **names, **{"kafka.isolation.level": "read_committed"})
+        assert committed.latest(places("open", 0)) == places("open", 0)
+        producer.raw.commit_transaction()
+        assert committed.latest(places("open", 0)) == places("open", 2)
