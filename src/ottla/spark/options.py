@@ -141,7 +141,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
         partitions_min=_count(options, "minPartitions"),
         partition_records_max=_count(options, "maxRecordsPerPartition"),
         fail_on_data_loss=_truth(options, "failOnDataLoss", default=True),
-        with_headers=_truth(options, "includeHeaders", default=False),
+        with_headers=_with_headers(options),
         read_committed=_read_committed(kafka),
         poll_timeout_ms=_count(options, "kafkaConsumer.pollTimeoutMs") or POLL_TIMEOUT_MS,
         layout=options.get("ottla.layout", ""),
@@ -276,6 +276,19 @@ def _truth(options: Mapping[str, str], name: str, *, default: bool) -> bool:
     if value not in ("true", "false"):
         raise OptionError(f"{name} must be true or false, not '{value}'")
     return value == "true"
+
+
+def _with_headers(options: Mapping[str, str]) -> bool:
+    """A layout knows by itself whether a column of its comes from headers."""
+    layout = options.get("ottla.layout", "")
+    if not layout:
+        return _truth(options, "includeHeaders", default=False)
+    from ottla.spark.sql.schema import Layout
+
+    try:
+        return bool(Layout.from_json(layout).schema.headers)
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise OptionError(f"ottla.layout is no layout ({error!r}): give Layout.to_json()") from None
 
 
 def _without_time(options: Mapping[str, str]) -> str:

@@ -1,13 +1,11 @@
-"""In Spark's worker: ranges of partitions -> Arrow record batches, of a bounded size."""
+"""In Spark's worker: ranges of partitions -> chunks of records as columns, of a bounded size."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
-
-import pyarrow as pa
+from typing import Final
 
 from ottla.records.batch import BATCH_OVERHEAD, BatchHeader
 from ottla.records.compression import NONE
@@ -155,26 +153,3 @@ def committed_only(fetched: Fetched) -> Iterator[BatchHeader]:
         elif each.transactional and each.producer_id in aborted:
             continue
         yield each
-
-
-class Raw:
-    """Chunks -> record batches with the columns of Spark's Kafka source."""
-
-    def __init__(self, schema: Any) -> None:
-        self._schema = schema
-
-    def batch(self, chunk: Chunk) -> Any:
-        columns = chunk.columns
-        count = len(chunk)
-        arrays = [
-            columns.keys,
-            columns.values,
-            pa.repeat(pa.scalar(chunk.topic, pa.string()), count),
-            pa.repeat(pa.scalar(chunk.partition, pa.int32()), count),
-            columns.offsets,
-            columns.timestamps,
-            pa.repeat(pa.scalar(chunk.timestamp_type, pa.int32()), count),
-        ]
-        if columns.headers is not None:
-            arrays.append(columns.headers)
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)

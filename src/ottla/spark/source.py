@@ -189,11 +189,14 @@ def read_part(options: ReadOptions, schema: StructType, partition: InputPartitio
         return
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from ottla.spark.reading import Raw, read
+    from ottla.spark.reading import read
+    from ottla.spark.rows import Raw, Typed
 
-    rows = Raw(to_arrow_schema(schema, timezone="UTC"))
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    rows = Typed(arrow, options.layout) if options.layout else Raw(arrow)
     for chunk in read(options, partition.ranges):
         yield rows.batch(chunk)
+    rows.close()
 
 
 def register(spark: SparkSession) -> None:

@@ -1,0 +1,84 @@
+"""Chunks of records -> rows of a DataFrame: records as they are, or what a layout makes of them.
+
+A record that a layout can't make a row of is left out and told of in the log `ottla.processing`;
+it never ends a query.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ottla.spark.reading import Chunk
+
+processing = logging.getLogger("ottla.processing")
+
+TOLD_MAX: Final = 20  # of bad records, each by itself, in one task
+
+
+class Raw:
+    """The columns of Spark's Kafka source."""
+
+    def __init__(self, schema: Any) -> None:
+        self._schema = schema
+
+    def batch(self, chunk: Chunk) -> Any:
+        columns = chunk.columns
+        count = len(chunk)
+        arrays = [
+            columns.keys,
+            columns.values,
+            pa.repeat(pa.scalar(chunk.topic, pa.string()), count),
+            _repeated(chunk.partition, count),
+            columns.offsets,
+            columns.timestamps,
+            _repeated(chunk.timestamp_type, count),
+        ]
+        if columns.headers is not None:
+            arrays.append(columns.headers)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def close(self) -> None:
+        """Nothing is left to say."""
+
+
+class Typed:
+    """The columns of a layout (the option `ottla.layout`)."""
+
+    def __init__(self, schema: Any, layout: str) -> None:
+        from ottla.spark.formats import Decoder
+        from ottla.spark.sql.schema import Layout
+
+        self._schema = schema
+        self._decoder = Decoder(Layout.from_json(layout))
+        self._bad = 0
+
+    def batch(self, chunk: Chunk) -> Any:
+        columns = chunk.columns
+        rows, bad = self._decoder.decode(
+            columns.keys,
+            columns.values,
+            columns.timestamps_ms,
+            _repeated(chunk.partition, len(chunk)),
+            columns.offsets,
+            columns.headers,
+        )
+        for each in bad:
+            self._tell(chunk.topic, each)
+        return pa.RecordBatch.from_arrays(rows.columns, schema=self._schema)
+
+    def close(self) -> None:
+        if self._bad > TOLD_MAX:
+            processing.warning("%d more records are no rows", self._bad - TOLD_MAX)
+
+    def _tell(self, topic: str, bad: Any) -> None:
+        self._bad += 1
+        if self._bad <= TOLD_MAX:
+            where = f"{topic}-{bad.partition} at offset {bad.offset}"
+            processing.warning("%s is no row, its %s: %s", where, bad.half, bad.cause)
+
+
+def _repeated(number: int, count: int) -> Any:
+    return pa.repeat(pa.scalar(number, pa.int32()), count)
