@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from ottla.spark import session
+    from ottla.spark import archive, session
 
+    # A test run leaves nothing behind that works on.
+    os.environ[archive.SWITCH] = "off"
     started = session.start(master="local[2]", app_name="tests")
-    started.sparkContext.setLogLevel("ERROR")
     yield started
     started.stop()

@@ -1,31 +1,59 @@
-"""Spark, started: with the settings that short streaming jobs want."""
+"""Spark, started: with the settings that short streaming jobs want.
+
+spark = session.start()                                  on this machine, all cores
+spark = session.start(master="spark://host:7077")        on a cluster (also yarn, k8s://...)
+spark = session.start(remote="sc://host:15002")          through a Spark Connect server
+"""
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
+import re
+import signal
 import sys
-from collections.abc import Mapping
-from typing import Final
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import SparkSession
+from ottla.spark import archive
+from ottla.spark import java as javas
+from ottla.spark.gateway import Gateway, Launch, has_own_setup
+from ottla.spark.java import Java, StartError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["StartError", "start"]
 
 SETTINGS: Final[Mapping[str, str]] = {
-    "spark.ui.enabled": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "2",
     "spark.sql.timeType.enabled": "true",
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+"""Wherever Spark runs."""
+DRIVER_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""Where the driver is ours: no web page, no bars drawn over what the user reads."""
+LOCAL_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
     # Hadoop's local file system forks processes for each checkpoint file: 100 to 200 ms a batch.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing"
         ".FileSystemBasedCheckpointFileManager"
     ),
 }
+"""Where all of Spark is in one process on this machine."""
+_LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
+_STARTING = threading.Lock()
 
 
 def start(
@@ -35,12 +63,147 @@ def start(
     app_name: str = "ottla",
     heap: str = "1g",
     settings: Mapping[str, str] | None = None,
+    log: Path | None = None,
+    java: Java | None = None,
+    java_options: Sequence[str] = (),
 ) -> SparkSession:
-    """The session of this process: a new one, or the one there is."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.appName(app_name)
-    builder = builder.remote(remote) if remote else builder.master(master)
-    builder = builder.config("spark.driver.memory", heap)
-    for name, value in {**SETTINGS, **(settings or {})}.items():
+    """The session of this process: a new one, or the one there is.
+
+    `settings` go over ours. `log` is a file that takes Spark's own log; without one only what is
+    fatal is printed. Can be called in any thread, and by several at once.
+    """
+    given = dict(settings or {})
+    if remote is not None:
+        return _connected(remote, {**SETTINGS, **given})
+    wanted = {
+        **settings_for(master),
+        "spark.master": master,
+        "spark.app.name": app_name,
+        "spark.driver.memory": heap,
+        **given,
+    }
+    set_python(master)
+    with _STARTING:
+        if not _has_jvm():
+            _start_jvm(wanted, log, java, java_options)
+        return _session(wanted)
+
+
+def settings_for(master: str) -> dict[str, str]:
+    """What we set by ourselves for such a master."""
+    local = cores(master)
+    if local is None:
+        return {**SETTINGS, **DRIVER_SETTINGS}
+    partitions = {"spark.sql.shuffle.partitions": str(local)}
+    return {**SETTINGS, **DRIVER_SETTINGS, **LOCAL_SETTINGS, **partitions}
+
+
+def cores(master: str) -> int | None:
+    """Of a local master; None for a cluster, which has its own."""
+    found = _LOCAL.fullmatch(master)
+    if found is None:
+        return None
+    number = found[1] or "1"
+    return len(os.sched_getaffinity(0)) if number == "*" else max(1, int(number))
+
+
+def set_python(master: str) -> None:
+    """Workers on this machine are of the interpreter that runs now; a cluster may have its own."""
+    if cores(master) is not None:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def _start_jvm(
+    settings: Mapping[str, str], log: Path | None, java: Java | None, options: Sequence[str]
+) -> None:
+    found = java or javas.find()
+    if has_own_setup():
+        # spark-env.sh and spark-defaults.conf are for Spark's own scripts: so they start it.
+        os.environ["JAVA_HOME"] = str(found.home)
+        return
+    if archive.is_missing(found) and not options:
+        atexit.register(archive.make_behind_us)
+    launch = Launch(found, settings, log=log, java_options=[*archive.options(found), *options])
+    try:
+        import pyspark.sql  # noqa: F401  while the JVM starts
+
+        _hand_over(launch.wait())
+    except BaseException:
+        launch.process.kill()
+        raise
+
+
+def _hand_over(gateway: Gateway) -> None:
+    """PySpark takes a JVM that is there from two variables. They must not stay: a process that this
+    one starts would take the same JVM for its own."""
+    from pyspark import SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    names = {
+        "PYSPARK_GATEWAY_PORT": str(gateway.port),
+        "PYSPARK_GATEWAY_SECRET": gateway.secret,
+    }
+    os.environ.update(names)
+    try:
+        connected = launch_gateway()  # type: ignore[no-untyped-call]
+    finally:
+        for name in names:
+            del os.environ[name]
+    connected.proc = gateway.process
+    SparkContext._ensure_initialized(gateway=connected)
+
+
+def _has_jvm() -> bool:
+    """Whether this process has one that lives; one that died is forgotten."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return True  # spark-submit has started us
+    if "pyspark" not in sys.modules:
+        return False
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return False
+    process = getattr(gateway, "proc", None)
+    if process is None or process.poll() is None:
+        return True
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
+    return False
+
+
+def _session(settings: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    with _interrupts_as_they_were():
+        return builder.getOrCreate()
+
+
+def _connected(remote: str, settings: Mapping[str, str]) -> SparkSession:
+    """No JVM here. A server keeps to itself what was decided when it started."""
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.remote(remote).getOrCreate()
+    for name, value in settings.items():
+        if spark.conf.isModifiable(name):
+            spark.conf.set(name, value)
+    return spark
+
+
+@contextlib.contextmanager
+def _interrupts_as_they_were() -> Iterator[None]:
+    """PySpark makes Ctrl-C cancel every job of the process. In a shell or a server it is meant for
+    one of many queries, and whoever waits for that one ends it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

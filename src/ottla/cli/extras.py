@@ -1,0 +1,27 @@
+"""What a verb needs beyond the plain installation; said before anything is imported."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.cli.kafka.tool import ToolError
+
+EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
+    "spark": ("pyspark", "pyarrow", "pandas", "sqlglot", "orjson", "starlette", "uvicorn"),
+}
+
+
+def need_spark(verb: str) -> None:
+    """Every verb of the pipeline calls this first."""
+    need(verb, "spark")
+
+
+def need(verb: str, extra: str) -> None:
+    missing = [name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ToolError(
+            f"`{verb}` needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'}"
+            f" not installed: pip install 'ottla[{extra}]'"
+        )

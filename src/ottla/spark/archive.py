@@ -1,0 +1,196 @@
+"""Spark's classes, read and linked once and kept in a file that later JVMs map into memory.
+
+Half of what a JVM does in the first seconds of Spark is to load 15,000 classes out of 250 jars.
+Java can keep the result: a class-data archive (Java 17 to 23) or an AOT cache (24 and newer). It is
+made when the first session is over, by a process of its own with the lowest priority, which starts
+Spark once more and runs a little of everything: a minute of CPU or so, once for each pair of Spark
+and Java. Nothing depends on it: without an archive, or with one that does not fit, Java loads
+classes as ever.
+
+    python -m ottla.spark.archive         makes it now
+    OTTLA_SPARK_ARCHIVE=off               neither makes nor uses one
+    OTTLA_CACHE_DIR                       where it lies (else ~/.cache/ottla)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.spark import gateway
+from ottla.spark.java import Java, find
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SWITCH: Final = "OTTLA_SPARK_ARCHIVE"
+AOT_FROM: Final = 24
+"""The first Java with an AOT cache. The older kind builds on an archive of Java's own classes,
+which PyPI's Java comes without."""
+KEPT_MAX: Final = 3
+EXIT_TIMEOUT_S: Final = 600.0
+LOWEST_PRIORITY: Final = 19
+
+
+def switched_on() -> bool:
+    return os.environ.get(SWITCH, "on").lower() not in ("off", "0", "false", "no")
+
+
+def options(java: Java) -> list[str]:
+    """What makes a JVM use the archive, if there is one."""
+    path = path_for(java)
+    if not switched_on() or not path.exists():
+        return []
+    return [f"-XX:AOTCache={path}" if java.major >= AOT_FROM else f"-XX:SharedArchiveFile={path}"]
+
+
+def is_missing(java: Java) -> bool:
+    return switched_on() and not path_for(java).exists()
+
+
+def path_for(java: Java) -> Path:
+    """One for each Java and each set of jars: reinstalled jars have other times, and Java looks."""
+    seen = hashlib.sha256(f"{java.program} {java.version}".encode())
+    for each in gateway.class_path():
+        with contextlib.suppress(OSError):
+            status = os.stat(each)
+            seen.update(f"{each} {status.st_size} {status.st_mtime_ns}".encode())
+    ending = "aot" if java.major >= AOT_FROM else "jsa"
+    return directory() / f"spark-java{java.major}-{seen.hexdigest()[:16]}.{ending}"
+
+
+def directory() -> Path:
+    named = os.environ.get("OTTLA_CACHE_DIR")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "ottla"
+
+
+def make_behind_us() -> None:
+    """Starts the making and leaves it alone; called when this process ends."""
+    environment = {**os.environ}
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "PYSPARK_GATEWAY_PORT"):
+        environment.pop(name, None)  # a folder in the class path can't be archived
+    with contextlib.suppress(OSError):
+        subprocess.Popen(
+            [sys.executable, "-m", "ottla.spark.archive"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+        )
+
+
+def make(java: Java) -> Path:
+    """The archive, made now: Spark runs once, and Java writes down what it has loaded."""
+    path = path_for(java)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="archive-", dir=path.parent) as folder:
+        part, record = Path(folder, path.name), Path(folder, "record")
+        if java.major >= AOT_FROM:
+            _run_spark(java, ["-XX:AOTMode=record", f"-XX:AOTConfiguration={record}"])
+            creating = ["-XX:AOTMode=create", f"-XX:AOTConfiguration={record}"]
+            command = gateway.java_command(java, [*creating, f"-XX:AOTCache={part}"], heap="1g")
+            subprocess.run(
+                [*command, "--version"], check=True, capture_output=True, timeout=EXIT_TIMEOUT_S
+            )
+        else:
+            _run_spark(java, [f"-XX:ArchiveClassesAtExit={part}"])
+        part.replace(path)
+    _forget_old(path)
+    return path
+
+
+def _run_spark(java: Java, java_options: list[str]) -> None:
+    from ottla.spark import session
+
+    spark = session.start(master="local[2]", java=java, java_options=java_options)
+    gateway_there: Any = spark.sparkContext._gateway
+    process = gateway_there.proc
+    exercise(spark)
+    spark.stop()
+    process.stdin.close()  # the JVM ends, and writes
+    process.wait(EXIT_TIMEOUT_S)
+
+
+def exercise(spark: SparkSession) -> None:
+    """A little of what pipelines do: SQL, rows out of Python, a stream with state."""
+    spark.sql("SELECT id % 3 k, count(*), max(id) FROM range(100) GROUP BY 1 ORDER BY 1").collect()
+    few = _few_rows()
+    spark.dataSource.register(few)
+    spark.read.format(few.name()).load().write.format("noop").mode("overwrite").save()
+    with tempfile.TemporaryDirectory(prefix="ottla-archive-") as folder:
+        rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+        counted = rows.withWatermark("timestamp", "1 second").groupBy("timestamp").count()
+        writer = counted.writeStream.foreachBatch(lambda batch, _: batch.write.format("noop").mode(
+            "append").save())  # fmt: skip
+        writer = writer.outputMode("update").option("checkpointLocation", folder)
+        writer.trigger(availableNow=True).start().awaitTermination(60)
+
+
+def _few_rows() -> Any:
+    import pyarrow as pa
+    from pyspark.sql.datasource import DataSource, DataSourceReader
+
+    class Reader(DataSourceReader):
+        def read(self, partition: Any) -> Iterator[Any]:
+            yield pa.RecordBatch.from_pydict({"value": [b"a", b"b"]})
+
+    class FewRows(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "few_rows"
+
+        def schema(self) -> str:
+            return "value binary"
+
+        def reader(self, schema: Any) -> DataSourceReader:
+            return Reader()
+
+    return FewRows
+
+
+def _forget_old(newest: Path) -> None:
+    """Those of an older Spark or Java are a few hundred megabytes that nobody maps any more."""
+    others = [each for each in newest.parent.glob("spark-java*") if each != newest]
+    others.sort(key=lambda each: each.stat().st_mtime, reverse=True)
+    for each in others[KEPT_MAX - 1 :]:
+        each.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[bool]:
+    """False if another process makes it at this moment."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_suffix(".lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+        else:
+            yield True
+
+
+def main() -> int:
+    os.nice(LOWEST_PRIORITY)
+    java = find()
+    path = path_for(java)
+    os.environ[SWITCH] = "off"  # for the session in here, which must not make another
+    with _alone(path) as alone:
+        if alone and not path.exists():
+            make(java)
+    print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

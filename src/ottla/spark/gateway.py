@@ -1,0 +1,219 @@
+"""The JVM that Spark's driver lives in, started by ourselves.
+
+PySpark's own way is a shell script that starts one JVM, which prints the command for a second one.
+Here the second one is started at once: a second or two less, and no need for the module
+jdk.incubator.vector, which that command asks for and PyPI's Java does not have (only MLlib's linear
+algebra uses it).
+
+The handshake is PySpark's: the JVM writes its port and a secret to a file that we name. It lives as
+long as its standard input is open: when this process ends, however it ends, so does the JVM. It
+has a session of its own, so that a Ctrl-C on the terminal does not reach it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ottla.spark.java import Java, StartError
+
+START_TIMEOUT_S: Final = 120.0
+LOOK_S: Final = 0.01
+SUBMIT: Final = "org.apache.spark.deploy.SparkSubmit"
+# What Spark reaches into (org.apache.spark.launcher.JavaModuleOptions).
+OPEN_PACKAGES: Final = (
+    "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio",
+    "java.util", "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref",
+    "sun.nio.ch", "sun.nio.cs", "sun.security.action", "sun.util.calendar",
+)  # fmt: skip
+GONE_WITH: Final = {"sun.security.action": 25}
+JAVA_OPTIONS: Final = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    # A driver that ran out of memory is better dead, with its queries FAILED, than half alive.
+    "-XX:+ExitOnOutOfMemoryError",
+    # The JVM's own warnings go to standard output, in the middle of what the user reads.
+    "-Xlog:disable",
+    "-Xlog:all=error:stderr",
+    "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+)
+# Found by the JVM's name for itself: Spark raises the log level of a shell to WARN otherwise.
+SHELL_LOGGER: Final = "org.apache.spark.api.python.PythonGatewayServer"
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    process: subprocess.Popen[bytes]
+    port: int
+    secret: str
+
+
+class Launch:
+    """A JVM on its way. What this process has to import meanwhile costs no time then."""
+
+    def __init__(
+        self,
+        java: Java,
+        settings: Mapping[str, str],
+        *,
+        log: Path | None = None,
+        java_options: Sequence[str] = (),
+    ) -> None:
+        self._directory = Path(tempfile.mkdtemp(prefix="ottla-spark-"))
+        self._contact = self._directory / "contact"
+        self._log = log
+        logging_file = self._directory / "log4j2.properties"
+        logging_file.write_text(log_settings(log))
+        options = [f"-Dlog4j2.configurationFile={logging_file}", *java_options]
+        command = java_command(java, options, heap=settings.get("spark.driver.memory", "1g"))
+        command += submit_arguments(settings)
+        self.process = self._spawned(command)
+
+    def _spawned(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        environment = {**jvm_environment(), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._contact)}
+        errors = None if self._log is None else self._log.open("ab")
+        try:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stderr=errors,
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise StartError(f"Java does not start: {error}") from None
+        finally:
+            if errors is not None:
+                errors.close()
+
+    def wait(self, timeout_s: float = START_TIMEOUT_S) -> Gateway:
+        deadline = time.monotonic() + timeout_s
+        try:
+            while not self._contact.exists():
+                if self.process.poll() is not None:
+                    where = f"see {self._log}" if self._log else "the lines above say why"
+                    code = self.process.returncode
+                    raise StartError(f"Spark's JVM ended with code {code} at its start: {where}.")
+                if time.monotonic() > deadline:
+                    self.process.kill()
+                    self.process.wait()
+                    raise StartError(f"Spark's JVM was not up after {timeout_s:.0f} s.")
+                time.sleep(LOOK_S)
+            return Gateway(self.process, *contact(self._contact.read_bytes()))
+        finally:
+            # log4j has read its file by now.
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def contact(data: bytes) -> tuple[int, str]:
+    """Port and secret, as the JVM writes them (and renames the file when it is whole)."""
+    port, size = struct.unpack_from(">ii", data)
+    return port, data[8 : 8 + size].decode()
+
+
+def java_command(
+    java: Java, options: Sequence[str] = (), *, heap: str, main: str = SUBMIT
+) -> list[str]:
+    """A JVM with Spark's jars and all that they need, up to the name of the class."""
+    opened = [
+        f"--add-opens=java.base/{each}=ALL-UNNAMED"
+        for each in OPEN_PACKAGES
+        if java.major < GONE_WITH.get(each, sys.maxsize)
+    ]
+    return [
+        str(java.program),
+        *("-cp", ":".join(class_path())),
+        f"-Xmx{heap}",
+        *JAVA_OPTIONS,
+        *opened,
+        *options,
+        main,
+    ]
+
+
+def submit_arguments(settings: Mapping[str, str]) -> list[str]:
+    words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    return [*words, "pyspark-shell"]
+
+
+def spark_home() -> Path:
+    """SPARK_HOME, as PySpark has it; else the package itself, which is not imported for this."""
+    if os.environ.get("SPARK_HOME"):
+        return Path(os.environ["SPARK_HOME"])
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise StartError("Spark is not installed: pip install 'ottla[spark]'")
+    return Path(found.origin).parent
+
+
+def has_own_setup() -> bool:
+    """Whether this Spark was set up by somebody: the files that its scripts read."""
+    named = os.environ.get("SPARK_CONF_DIR")
+    folder = Path(named) if named else spark_home() / "conf"
+    return any((folder / name).exists() for name in ("spark-env.sh", "spark-defaults.conf"))
+
+
+def class_path() -> list[str]:
+    """The jars one by one: a class-data archive holds for the same list only.
+
+    slf4j-api first, as Spark's own launcher has it; then the configuration of Hadoop, if any.
+    """
+    jars = [str(each) for each in sorted((spark_home() / "jars").glob("*.jar"))]
+    if not jars:
+        raise StartError(f"There are no jars of Spark in {spark_home() / 'jars'}.")
+    jars.sort(key=lambda path: not Path(path).name.startswith("slf4j-api-"))
+    folders = [os.environ.get(name, "") for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")]
+    return [*jars, *(each for each in folders if each)]
+
+
+def jvm_environment() -> dict[str, str]:
+    return {
+        **os.environ,
+        "SPARK_HOME": str(spark_home()),
+        "SPARK_ENV_LOADED": "1",
+        "SPARK_SCALA_VERSION": "2.13",
+        "SPARK_CONNECT_MODE": "0",
+        "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),
+    }
+
+
+def log_settings(log: Path | None) -> str:
+    """log4j's properties: into a file from INFO on, or onto the terminal what is fatal only.
+
+    Whatever fails in a query comes to its caller as an exception. Spark logs it as an ERROR too,
+    with its stack, more than once, and for every query that is stopped while it works.
+    """
+    if log is None:
+        level = "fatal"
+        appender = ["appender.out.type = Console", "appender.out.target = SYSTEM_ERR"]
+    else:
+        level = "info"
+        appender = ["appender.out.type = File", f"appender.out.fileName = {log}"]
+    return "\n".join(
+        [
+            "status = off",
+            f"rootLogger.level = {level}",
+            "rootLogger.appenderRef.out.ref = out",
+            "appender.out.name = out",
+            *appender,
+            "appender.out.layout.type = PatternLayout",
+            "appender.out.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %p %c{1}: %m%n%ex",
+            f"logger.shell.name = {SHELL_LOGGER}",
+            f"logger.shell.level = {level}",
+            "",
+        ]
+    )

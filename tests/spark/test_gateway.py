@@ -1,0 +1,108 @@
+"""How the JVM is started, without one: its command, its settings, what it answers."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from ottla.spark import archive, gateway, session
+from ottla.spark.java import Java, StartError
+
+
+def a_java(major: int) -> Java:
+    return Java(Path("/opt/java/bin/java"), f"{major}.0.1")
+
+
+def test_the_contact_is_port_and_secret() -> None:
+    assert gateway.contact(struct.pack(">ii", 40000, 3) + b"abc") == (40000, "abc")
+
+
+def test_the_command_names_each_jar_and_no_incubating_module() -> None:
+    command = gateway.java_command(a_java(17), heap="2g")
+    jars = command[command.index("-cp") + 1].split(":")
+    assert Path(jars[0]).name.startswith("slf4j-api-")
+    assert sorted(jars[1:]) == jars[1:]
+    assert "-Xmx2g" in command
+    assert not any("incubator" in word for word in command)
+    assert command[-1] == gateway.SUBMIT
+
+
+@pytest.mark.parametrize(("major", "opened"), [(17, True), (21, True), (25, False)])
+def test_packages_that_a_java_lacks_are_not_opened(major: int, opened: bool) -> None:
+    command = gateway.java_command(a_java(major), heap="1g")
+    assert ("--add-opens=java.base/sun.security.action=ALL-UNNAMED" in command) == opened
+
+
+def test_hadoops_configuration_stands_behind_the_jars(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
+    assert gateway.class_path()[-1] == "/etc/hadoop"
+
+
+def test_settings_become_arguments() -> None:
+    words = gateway.submit_arguments({"spark.master": "local[2]"})
+    assert words == ["--conf", "spark.master=local[2]", "pyspark-shell"]
+
+
+def test_a_spark_that_somebody_set_up_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert not gateway.has_own_setup()
+    (tmp_path / "spark-defaults.conf").touch()
+    assert gateway.has_own_setup()
+
+
+def test_a_jvm_that_ends_at_its_start_is_an_error(tmp_path: Path) -> None:
+    program = tmp_path / "java"
+    program.write_text("#!/bin/sh\necho no memory >&2\nexit 3\n")
+    program.chmod(0o755)
+    log = tmp_path / "spark.log"
+    launch = gateway.Launch(Java(program, "17"), {}, log=log)
+    with pytest.raises(StartError, match=f"ended with code 3 at its start: see {log}"):
+        launch.wait()
+    assert launch.process.stdin is not None
+    launch.process.stdin.close()
+    assert log.read_text() == "no memory\n"
+
+
+def test_a_java_that_can_not_be_run_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StartError, match="Java does not start"):
+        gateway.Launch(Java(tmp_path / "none", "17"), {})
+
+
+def test_the_log_is_silent_on_the_terminal_and_whole_in_a_file() -> None:
+    assert "rootLogger.level = fatal" in gateway.log_settings(None)
+    in_file = gateway.log_settings(Path("/tmp/x.log"))
+    assert "rootLogger.level = info" in in_file
+    assert "appender.out.fileName = /tmp/x.log" in in_file
+
+
+def test_an_archive_is_used_when_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTTLA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv(archive.SWITCH, "on")
+    for major, option in ((17, "-XX:SharedArchiveFile="), (25, "-XX:AOTCache=")):
+        java = a_java(major)
+        assert archive.is_missing(java)
+        assert archive.options(java) == []
+        archive.path_for(java).touch()
+        assert archive.options(java) == [f"{option}{archive.path_for(java)}"]
+    monkeypatch.setenv(archive.SWITCH, "off")
+    assert archive.options(a_java(17)) == []
+
+
+@pytest.mark.parametrize(
+    ("master", "count"),
+    [("local", 1), ("local[3]", 3), ("local[4,2]", 4), ("spark://h:7077", None), ("yarn", None)],
+)
+def test_cores_of_a_master(master: str, count: int | None) -> None:
+    assert session.cores(master) == count
+
+
+def test_a_cluster_keeps_its_own_addresses_and_partitions() -> None:
+    assert "spark.driver.host" not in session.settings_for("spark://h:7077")
+    assert "spark.sql.shuffle.partitions" not in session.settings_for("yarn")
+    assert session.settings_for("local[3]")["spark.sql.shuffle.partitions"] == "3"
