@@ -1,0 +1,44 @@
+"""The functions of the SQL."""
+
+from ottla.spark.sql.functions.aggregates import AGGREGATES
+from ottla.spark.sql.functions.containers import COLLECTIONS
+from ottla.spark.sql.functions.encodings import BYTES
+from ottla.spark.sql.functions.exploding import TABLE_FUNCTIONS
+from ottla.spark.sql.functions.json_text import JSON
+from ottla.spark.sql.functions.lambdas import LAMBDAS
+from ottla.spark.sql.functions.nulls import NULLS
+from ottla.spark.sql.functions.numeric import NUMERIC
+from ottla.spark.sql.functions.registered import SESSION_SETTINGS, register_udfs
+from ottla.spark.sql.functions.regular import REGULAR
+from ottla.spark.sql.functions.strings import STRINGS
+from ottla.spark.sql.functions.table import Function, FunctionKind, Functions, Signature
+from ottla.spark.sql.functions.times import TIMES
+from ottla.spark.sql.functions.urls import URLS
+
+BUILTIN = Functions(
+    [
+        *NUMERIC,
+        *STRINGS,
+        *REGULAR,
+        *BYTES,
+        *COLLECTIONS,
+        *LAMBDAS,
+        *TIMES,
+        *URLS,
+        *JSON,
+        *NULLS,
+        *AGGREGATES,
+        *TABLE_FUNCTIONS,
+    ]
+)
+"""All that ksqlDB has."""
+
+__all__ = [
+    "BUILTIN",
+    "SESSION_SETTINGS",
+    "Function",
+    "FunctionKind",
+    "Functions",
+    "Signature",
+    "register_udfs",
+]

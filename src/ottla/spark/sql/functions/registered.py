@@ -1,0 +1,42 @@
+"""A Spark session made ready for the SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from ottla.spark.sql.functions.patterns import Bound, concrete
+from ottla.spark.sql.functions.table import Function
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SESSION_SETTINGS: Final[Mapping[str, str]] = {
+    # ksqlDB is built on Java, and so is what it makes of a bad row: numbers wrap, what can't be
+    # computed is NULL. With ANSI mode one such row would end the query.
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.timeType.enabled": "true",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+}
+"""What the text that `to_spark` gives counts on."""
+
+
+def register_udfs(spark: SparkSession, functions: Iterable[Function] | None = None) -> None:
+    """Sets what the SQL counts on, and makes the functions that are Python known to Spark.
+
+    It changes the session: a session of one's own (`spark.newSession()`) is best."""
+    from pyspark.sql.functions import udf
+
+    from ottla.spark.sql.functions import BUILTIN
+
+    for name, value in SESSION_SETTINGS.items():
+        spark.conf.set(name, value)
+    for each in BUILTIN if functions is None else functions:
+        if each.python is not None:
+            returns = concrete(each.signatures[0].result, Bound())
+            assert returns is not None, f"{each.name} gives no type of its own"
+            made = udf(each.python, returnType=returns.spark, useArrow=True)
+            spark.udf.register(each.udf, made)
