@@ -1,0 +1,106 @@
+"""Where types meet without a CAST: wider numbers, and literals, read as what is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+
+from sqlglot import exp
+
+from ottla.spark.sql.casts import cast_text
+from ottla.spark.sql.errors import SqlError
+from ottla.spark.sql.expressions.literals import INT_MAX, LONG_MAX, decimal_type
+from ottla.spark.sql.expressions.moments import date_of, time_of, timestamp_of
+from ottla.spark.sql.expressions.scope import Value, error_at
+from ottla.spark.sql.spark_text import null_of
+from ottla.spark.sql.syntax import format_expression
+from ottla.spark.sql.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING, Kind, SqlType
+from ottla.spark.sql.widening import can_widen, common_type
+
+
+def coerced(value: Value, wanted: SqlType, node: exp.Expression) -> str:
+    """Spark SQL for the value as that type, which it must be able to be without a CAST."""
+    if value.type is None:
+        return null_of(wanted)
+    read = as_literal(value, wanted)
+    if not can_widen(read, wanted) and not (value.is_constant and wanted == STRING):
+        raise error_at(
+            node,
+            f"Expected {wanted}, but {format_expression(node)} is {value.type}",
+            remedy=f"CAST({format_expression(node)} AS {wanted}) may be what is meant.",
+        )
+    return cast_text(value.text, value.type, wanted)
+
+
+def meet(
+    values: Sequence[Value], nodes: Sequence[exp.Expression], complaint: str = ""
+) -> tuple[SqlType, list[str]]:
+    """The type in which a list of expressions meets, and each of them in it.
+
+    The first that is not NULL leads. A literal STRING is read as what it leads to."""
+    common: SqlType | None = None
+    for value, node in zip(values, nodes, strict=True):
+        if value.type is None:
+            continue
+        if common is None:
+            common = value.type
+            continue
+        read = STRING if value.is_constant and common == STRING else as_literal(value, common)
+        wider = common_type(common, read)
+        if wider is None:
+            raise error_at(
+                node,
+                f"{complaint or 'operator does not exist'}: {common} = {value.type} "
+                f"({format_expression(node)})",
+                remedy="Hint: You might need to add explicit type casts.",
+            )
+        common = wider
+    if common is None:
+        raise error_at(
+            nodes[0],
+            "Can't infer a type of null. Please explicitly cast it to a required type, "
+            "e.g. CAST(null AS VARCHAR).",
+        )
+    return common, [
+        null_of(common) if each.type is None else cast_text(each.text, each.type, common)
+        for each in values
+    ]
+
+
+def as_literal(value: Value, wanted: SqlType) -> SqlType:
+    """The type that a value has beside others of `wanted`: a STRING literal is what it reads as."""
+    assert value.type is not None
+    if value.type != STRING or not value.is_constant or wanted == STRING:
+        return value.type
+    text: str = value.constant
+    try:
+        if wanted.is_number:
+            return _number_type(text, wanted)
+        if wanted.kind is Kind.BOOLEAN:
+            return _boolean_type(text)
+        if wanted.kind in (Kind.DATE, Kind.TIME, Kind.TIMESTAMP):
+            {Kind.DATE: date_of, Kind.TIME: time_of, Kind.TIMESTAMP: timestamp_of}[wanted.kind](
+                text
+            )
+            return wanted
+    except (InvalidOperation, ValueError):
+        raise SqlError(f'invalid input syntax for type {wanted.kind}: "{text}".') from None
+    return value.type
+
+
+def _number_type(text: str, wanted: SqlType) -> SqlType:
+    number = Decimal(text.strip())
+    if wanted.kind is Kind.DOUBLE or "e" in text.lower():
+        return DOUBLE
+    if number == number.to_integral_value() and wanted.kind is not Kind.DECIMAL:
+        whole = abs(int(number))
+        if whole <= LONG_MAX:
+            return INTEGER if whole <= INT_MAX else BIGINT
+    return decimal_type(number)
+
+
+def _boolean_type(text: str) -> SqlType:
+    lowered = text.strip().lower()
+    if lowered and any(word.startswith(lowered) for word in ("true", "false", "yes", "no")):
+        return BOOLEAN
+    raise ValueError(text)
