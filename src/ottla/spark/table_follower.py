@@ -147,7 +147,7 @@ class Follower:
             ]
             whole = Range(self._topic, partition, position, OFFSET_MAX)
             for chunk in decode(
-                Fetched(whole, data, headers, aborted), with_headers=True, committed=True
+                Fetched(whole, position, data, headers, aborted), with_headers=True, committed=True
             ):
                 self._apply(chunk)
             position = max(position, headers[-1].next_offset)
