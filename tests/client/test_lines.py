@@ -8,6 +8,7 @@ import pytest
 from ottla.client.lines import Line, Lines, parse_servers, probe
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
+from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.messages.vote import VoteRequest, VoteResponse
 
 
@@ -84,3 +85,14 @@ def test_a_sasl_mechanism_that_is_not_known_is_said_so(bootstrap: str) -> None:
     with pytest.raises(KafkaError, match="GSSAPI") as caught:
         Line(host, port, settings=settings, timeout_s=5)
     assert caught.value.code is ErrorCode.UNSUPPORTED_SASL_MECHANISM
+
+
+def test_a_version_may_be_bounded_from_above(bootstrap: str) -> None:
+    with Lines(bootstrap) as lines:
+        line = lines.first
+        line.send(MetadataRequest(topics=[]), ApiKey.METADATA, version_max=1)
+        line.send(MetadataRequest(topics=[]), ApiKey.METADATA)
+        old = line.receive(ApiKey.METADATA, MetadataResponse)
+        new = line.receive(ApiKey.METADATA, MetadataResponse)
+    assert old.cluster_id is None  # Metadata has it from v2 on
+    assert new.cluster_id

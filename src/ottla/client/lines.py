@@ -69,16 +69,18 @@ class Line:
             self.close()
             raise
 
-    def call(self, request: Message, api_key: int, response: type[R]) -> R:
-        """Ask, and wait; in the newest version that both sides know."""
-        self.send(request, api_key)
+    def call(
+        self, request: Message, api_key: int, response: type[R], *, version_max: int | None = None
+    ) -> R:
+        """Ask, and wait; in the newest version that both sides know, not above `version_max`."""
+        self.send(request, api_key, version_max=version_max)
         return self.receive(api_key, response)
 
-    def send(self, request: Message, api_key: int) -> None:
+    def send(self, request: Message, api_key: int, *, version_max: int | None = None) -> None:
         """Ask, and do something else before `receive`. Answers come in the order of questions."""
         api = APIS[api_key]
         low, high = self.versions.get(api_key, (1, 0))
-        version = min(high, api.version_max)
+        version = min(high, api.version_max if version_max is None else version_max)
         if version < max(low, api.version_min):
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION, f"{self.address} does not serve {api.name}"

@@ -1,0 +1,14 @@
+"""DataFrames into topics: `format("ottla")` for writing, batch and streaming, exactly once.
+
+options.py rows.py      what is asked for, and which columns rows have
+partitioner.py encode.py   records of a partition, as record batches
+cluster.py sending.py   to the leaders of the partitions
+transactions.py decisions.py   exactly once: transactions of tasks, committed by a decision
+writing.py writers.py   what a task does, and what Spark sees
+"""
+
+from __future__ import annotations
+
+from ottla.spark.sink.writers import batch_writer, stream_writer
+
+__all__ = ["batch_writer", "stream_writer"]

@@ -1,0 +1,197 @@
+"""Columns of records into record batches, a whole batch at once.
+
+A record is numbers in variable length, the key, one more number, the value, then headers. The
+numbers of all records are worked out by numpy, and Arrow joins the pieces row by row: what it joins
+is then one after the other in memory, which is what a batch wants. No Python runs for each record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla.records.batch import (
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    read_header,
+    write_batch,
+)
+from ottla.records.compression import NONE, compress
+from ottla.records.record import Record, read_records, write_records
+from ottla.spark.sink.arrays import Bytes, Numbers, binary_array, binary_parts, nulls_of
+
+RECORD_OVERHEAD: Final = 24  # of numbers around a key and a value, about
+VARINT_BITS: Final = 7
+NO_HEADERS: Final = b"\x00"
+EMPTY: Final = pa.scalar(b"", pa.binary())
+
+
+@dataclass(slots=True)
+class Columns:
+    """Records, by columns. `headers` are encoded, with their count; None: no record has any."""
+
+    keys: Any
+    values: Any
+    timestamps: Numbers
+    headers: Any = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self, rows: npt.NDArray[np.int64]) -> Columns:
+        chosen = pa.array(rows)
+        return Columns(
+            self.keys.take(chosen),
+            self.values.take(chosen),
+            self.timestamps[rows],
+            None if self.headers is None else self.headers.take(chosen),
+        )
+
+    def slice(self, start: int, end: int) -> Columns:
+        return Columns(
+            self.keys.slice(start, end - start),
+            self.values.slice(start, end - start),
+            self.timestamps[start:end],
+            None if self.headers is None else self.headers.slice(start, end - start),
+        )
+
+    def sizes(self) -> Numbers:
+        """Of each record, about."""
+        _, _, keys = binary_parts(self.keys)
+        _, _, values = binary_parts(self.values)
+        sizes = keys + values + RECORD_OVERHEAD
+        return sizes if self.headers is None else sizes + binary_parts(self.headers)[2]
+
+
+@dataclass(slots=True)
+class Batch:
+    """One record batch, ready but for who sends it and with which number."""
+
+    count: int
+    base_timestamp: int
+    max_timestamp: int
+    compression: int
+    payload: bytes
+
+    def stamped(
+        self, *, producer_id: int, producer_epoch: int, sequence: int, transactional: bool
+    ) -> bytes:
+        """The bytes of the batch."""
+        header = BatchHeader(
+            position=0,
+            base_offset=0,
+            size=0,
+            leader_epoch=-1,
+            magic=MAGIC,
+            crc=0,
+            attributes=self.compression | (TRANSACTIONAL_BIT if transactional else 0),
+            last_offset_delta=self.count - 1,
+            base_timestamp=self.base_timestamp,
+            max_timestamp=self.max_timestamp,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=sequence,
+            record_count=self.count,
+        )
+        return write_batch(header, self.payload)
+
+    def halves(self) -> tuple[Batch, Batch]:
+        """Two batches of the same records, for a topic that takes no batch as large as this."""
+        whole = self.stamped(producer_id=-1, producer_epoch=-1, sequence=-1, transactional=False)
+        records = read_records(whole, read_header(whole))
+        middle = self.count // 2
+        return self._of(records[:middle]), self._of(records[middle:])
+
+    def _of(self, records: Sequence[Record]) -> Batch:
+        base = records[0].timestamp
+        payload = write_records(records, range(len(records)), base)
+        latest = max(each.timestamp for each in records)
+        return Batch(
+            len(records), base, latest, self.compression, compress(self.compression, payload)
+        )
+
+
+def batches_of(columns: Columns, *, bytes_max: int, compression: int = NONE) -> Iterator[Batch]:
+    """Record batches of at most `bytes_max` before compression; a larger record has its own."""
+    ends = np.cumsum(columns.sizes())
+    start = 0
+    while start < len(columns):
+        before = int(ends[start - 1]) if start else 0
+        end = int(np.searchsorted(ends, before + bytes_max, side="right"))
+        end = max(end, start + 1)
+        yield encode(columns.slice(start, end), compression)
+        start = end
+
+
+def encode(columns: Columns, compression: int = NONE) -> Batch:
+    """All records in one batch."""
+    count = len(columns)
+    timestamps = columns.timestamps
+    base = int(timestamps[0])
+    _, _, key_sizes = binary_parts(columns.keys)
+    _, _, value_sizes = binary_parts(columns.values)
+    header_sizes = 1 if columns.headers is None else binary_parts(columns.headers)[2]
+    front = [
+        _varints(timestamps - base),
+        _varints(np.arange(count, dtype=np.int64)),
+        _varints(_length_or_null(columns.keys, key_sizes)),
+    ]
+    middle = _varints(_length_or_null(columns.values, value_sizes))
+    body = 1 + sum(each.sizes for each in front) + key_sizes
+    body = body + middle.sizes + value_sizes + header_sizes
+    zero = Varints(np.zeros((count, 1), np.uint8), np.ones(count, np.int64))  # attributes
+    joined = pc.binary_join_element_wise(
+        _binary([_varints(body), zero, *front]),
+        columns.keys.fill_null(EMPTY),
+        _binary([middle]),
+        columns.values.fill_null(EMPTY),
+        pa.scalar(NO_HEADERS, pa.binary()) if columns.headers is None else columns.headers,
+        EMPTY,
+    )
+    data, starts, sizes = binary_parts(joined)
+    payload = data[int(starts[0]) : int(starts[-1] + sizes[-1])]
+    return Batch(
+        count, base, int(timestamps.max()), compression, compress(compression, payload.data)
+    )
+
+
+@dataclass(slots=True)
+class Varints:
+    """A number of each record: its bytes in a row of the table, the first `sizes` of them."""
+
+    table: Bytes
+    sizes: Numbers
+
+
+def _varints(numbers: Numbers) -> Varints:
+    """Zigzag, then seven bits a byte, the lowest first; bit 7 says that more bytes follow."""
+    left = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
+    width = max(1, -(-int(left.max(initial=0)).bit_length() // VARINT_BITS))
+    table = np.empty((len(numbers), width), np.uint8)
+    sizes = np.ones(len(numbers), np.int64)
+    for column in range(width):
+        table[:, column] = left & np.uint64(0x7F)
+        left = left >> np.uint64(VARINT_BITS)
+        more = left != 0
+        table[:, column] |= more.astype(np.uint8) << np.uint8(7)
+        sizes += more
+    return Varints(table, sizes)
+
+
+def _binary(parts: Sequence[Varints]) -> Any:
+    """For each record the bytes of its numbers, one after the other."""
+    table = np.hstack([each.table for each in parts])
+    used = np.hstack([np.arange(each.table.shape[1]) < each.sizes[:, np.newaxis] for each in parts])
+    total: Numbers = np.sum([each.sizes for each in parts], axis=0)
+    return binary_array(table[used], total)
+
+
+def _length_or_null(array: Any, sizes: Numbers) -> Numbers:
+    return np.where(nulls_of(array), -1, sizes) if array.null_count else sizes

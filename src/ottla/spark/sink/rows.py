@@ -1,0 +1,178 @@
+"""Rows of a DataFrame into records, by columns; and which columns there may be.
+
+Raw rows have the columns of Spark's Kafka sink: `value`, and where wanted `key`, `topic`,
+`partition`, `headers`; and ours, `timestamp`. With `ottla.layout` rows are typed, and a format
+encodes them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla.spark.formats import Encoder
+from ottla.spark.sink.arrays import Numbers, as_binary, milliseconds
+from ottla.spark.sink.encode import Columns
+from ottla.spark.sink.headers import encode_headers
+from ottla.spark.sink.options import Output, SinkError, WriteOptions
+from ottla.spark.sql.schema import Layout, WindowKind
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+TEXT: Final = ("string", "binary")
+TYPES: Final[Mapping[str, tuple[str, ...]]] = {
+    "key": TEXT,
+    "value": TEXT,
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "timestamp": ("timestamp", "timestamp_ntz", "bigint"),
+}
+WINDOW_START_BYTES: Final = 8
+WINDOW_BOUNDS_BYTES: Final = 16
+
+
+@dataclass(slots=True)
+class Records:
+    """Records of one topic; `partitions` where rows say it (-1 where one does not)."""
+
+    topic: str
+    columns: Columns
+    partitions: Numbers | None = None
+    hashed: Any = None
+    """What of the keys says the partition, if not all of it."""
+
+
+Read = Callable[[Any], Iterator[Records]]
+
+
+def check_columns(schema: StructType, options: WriteOptions) -> None:
+    """Before anything runs: SinkError for rows that this sink can't write."""
+    types = {each.name: each.dataType.simpleString() for each in schema.fields}
+    if options.outputs:
+        for output in options.outputs:
+            if not types.get(output.column, "").startswith("struct<"):
+                raise SinkError(
+                    f"ottla.layouts names column '{output.column}', which is not a struct column"
+                    f" of the rows: they have {_listed(types)}"
+                )
+        return
+    if options.layout:
+        _check_layout(types, options.layout)
+        return
+    if "value" not in types:
+        raise SinkError(
+            f"Required attribute 'value' not found. The rows have {_listed(types)}: name one of"
+            " them value, or make one, for instance with to_json(struct('*')).alias('value')"
+        )
+    if "topic" not in types and not options.topic:
+        raise SinkError(
+            "topic option required when no 'topic' attribute is present. Use the topic option for"
+            " setting a topic"
+        )
+    for name, allowed in TYPES.items():
+        if name in types and types[name] not in allowed:
+            raise SinkError(
+                f"{name} attribute type must be {' or '.join(allowed)}, but is {types[name]}: cast"
+                " the column"
+            )
+
+
+def reader(options: WriteOptions) -> Read:
+    """What makes records of each Arrow batch of rows."""
+    if options.outputs:
+        return _fan_out(options.outputs)
+    if options.layout:
+        read = _typed(Layout.from_json(options.layout), options.topic)
+        return lambda batch: iter((read(batch),))
+    return lambda batch: _raw(batch, options.topic)
+
+
+def _check_layout(types: Mapping[str, str], text: str) -> None:
+    schema = Layout.from_json(text).schema
+    missing = [each.name for each in (*schema.key, *schema.value) if each.name not in types]
+    if missing:
+        lacking = ", ".join(missing)
+        raise SinkError(f"ottla.layout has {lacking}, the rows have {_listed(types)}")
+
+
+def _fan_out(outputs: tuple[Output, ...]) -> Read:
+    """Each column of its own kind: a row may be a record of several topics."""
+    reads = [(each.column, _typed(Layout.from_json(each.layout), each.topic)) for each in outputs]
+
+    def read(batch: Any) -> Iterator[Records]:
+        for column, typed in reads:
+            structs = batch.column(column)
+            if structs.null_count:
+                structs = structs.drop_null()
+            if len(structs):
+                yield typed(pa.RecordBatch.from_struct_array(structs))
+
+    return read
+
+
+def _typed(layout: Layout, topic: str) -> Callable[[Any], Records]:
+    encoder = Encoder(layout)
+
+    def read(batch: Any) -> Records:
+        keys, values, timestamps = encoder.encode(batch)
+        times = milliseconds(timestamps, _now_ms())
+        columns = Columns(as_binary(keys), as_binary(values), times)
+        return Records(topic, columns, hashed=_without_window(layout, columns.keys))
+
+    return read
+
+
+def _without_window(layout: Layout, keys: Any) -> Any:
+    """All windows of a key are in one partition, as Kafka Streams has them."""
+    if layout.windowed is None:
+        return None
+    session = layout.windowed.kind is WindowKind.SESSION
+    return pc.binary_slice(keys, 0, -(WINDOW_BOUNDS_BYTES if session else WINDOW_START_BYTES))
+
+
+def _raw(batch: Any, topic: str) -> Iterator[Records]:
+    names = set(batch.schema.names)
+    count = batch.num_rows
+    if not count:
+        return
+    keys = as_binary(batch.column("key")) if "key" in names else pa.nulls(count, pa.binary())
+    times = batch.column("timestamp") if "timestamp" in names else pa.nulls(count, pa.int64())
+    headers = encode_headers(batch.column("headers")) if "headers" in names else None
+    columns = Columns(
+        keys, as_binary(batch.column("value")), milliseconds(times, _now_ms()), headers
+    )
+    partitions = _partitions(batch.column("partition")) if "partition" in names else None
+    if topic:
+        yield Records(topic, columns, partitions)
+        return
+    topics = batch.column("topic")
+    if topics.null_count:
+        raise SinkError(
+            "null topic present in the data. Use the topic option for setting a topic, or filter"
+            " these rows out"
+        )
+    for name in topics.unique().to_pylist():
+        rows = np.flatnonzero(pc.equal(topics, name).to_numpy(zero_copy_only=False))
+        some = columns if len(rows) == count else columns.take(rows)
+        yield Records(name, some, None if partitions is None else partitions[rows])
+
+
+def _partitions(array: Any) -> Numbers:
+    found: Numbers = array.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def _listed(types: Mapping[str, str]) -> str:
+    return ", ".join(types) or "no columns"

@@ -1,0 +1,130 @@
+"""What a task does: rows come as Arrow batches, and go into topics."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.spark.sink.cluster import Cluster
+from ottla.spark.sink.decisions import Decisions, Identity, Written
+from ottla.spark.sink.encode import Batch, batches_of
+from ottla.spark.sink.options import WriteOptions
+from ottla.spark.sink.partitioner import Partitioner
+from ottla.spark.sink.rows import Records, reader
+from ottla.spark.sink.sending import Partition, Sender
+from ottla.spark.sink.transactions import NOBODY, abort_now, idempotent
+
+CLUSTERS_MAX: Final = 4
+
+# The connections of this process, kept from task to task: Spark uses its Python workers again. The
+# process is a part of the key, because a fork must not talk through its parent's sockets.
+_clusters: dict[tuple[object, ...], Cluster] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One attempt of one task at one batch of a query; `run` is the start of the query."""
+
+    identity: Identity
+    batch: int
+    run: str
+    task: int
+    attempt: int = 0
+
+
+def write_once(options: WriteOptions, turn: Turn, rows: Iterable[Any]) -> Written:
+    """Exactly once: in a transaction, which stays open until the driver decides."""
+    cluster = cluster_of(options)
+    records = _records(options, rows)
+    first = next(records, None)
+    if first is None:
+        return Written(turn.task, turn.attempt)
+    decisions = decisions_of(options, turn.identity)
+    producer = decisions.begin(
+        batch=turn.batch, task=turn.task, attempt=turn.attempt, run=turn.run, topic=first.topic
+    )
+    if producer is None:
+        return Written(turn.task, turn.attempt, topic=first.topic, skipped=True)
+    sender = Sender(cluster, producer)
+    try:
+        _send(sender, options, _chain(first, records))
+    except BaseException:
+        sender.drop()
+        abort_now(cluster, producer)
+        raise
+    return Written(turn.task, turn.attempt, sender.sent, producer, first.topic)
+
+
+def write_plainly(options: WriteOptions, rows: Iterable[Any]) -> int:
+    """At least once: what a task writes again is there again. Returns how many records it wrote."""
+    cluster = cluster_of(options)
+    records = _records(options, rows)
+    first = next(records, None)
+    if first is None:
+        return 0
+    producer = idempotent(cluster) if options.idempotent else NOBODY
+    sender = Sender(cluster, producer, acks=options.acks)
+    try:
+        _send(sender, options, _chain(first, records))
+    except BaseException:
+        sender.drop()
+        raise
+    return sender.sent
+
+
+def decisions_of(options: WriteOptions, identity: Identity) -> Decisions:
+    return Decisions(cluster_of(options), identity, timeout_ms=options.transaction_timeout_ms)
+
+
+def cluster_of(options: WriteOptions) -> Cluster:
+    """This process's connections to a cluster."""
+    key = (
+        os.getpid(),
+        options.servers,
+        tuple(sorted(options.settings.items())),
+        options.request_s,
+        options.patience_s,
+    )
+    if key not in _clusters:
+        while len(_clusters) >= CLUSTERS_MAX:
+            _clusters.pop(next(iter(_clusters))).close()
+        _clusters[key] = Cluster(
+            options.servers,
+            options.settings,
+            patience_s=options.patience_s,
+            request_s=options.request_s,
+        )
+    return _clusters[key]
+
+
+def _records(options: WriteOptions, rows: Iterable[Any]) -> Iterator[Records]:
+    read = reader(options)
+    for batch in rows:
+        for records in read(batch):
+            if len(records.columns):
+                yield records
+
+
+def _send(sender: Sender, options: WriteOptions, records: Iterable[Records]) -> None:
+    partitioner = Partitioner()
+    for some in records:
+        sender.send(_batches(sender.cluster, options, partitioner, some))
+    sender.finish()
+
+
+def _batches(
+    cluster: Cluster, options: WriteOptions, partitioner: Partitioner, records: Records
+) -> Iterator[tuple[Partition, Batch]]:
+    topic = cluster.patiently(lambda: cluster.topic(records.topic))
+    for partition, columns in partitioner.split(records, len(topic.leaders)):
+        for batch in batches_of(
+            columns, bytes_max=options.batch_bytes, compression=options.compression
+        ):
+            yield (records.topic, partition), batch
+
+
+def _chain(first: Records, others: Iterator[Records]) -> Iterator[Records]:
+    yield first
+    yield from others

@@ -1,0 +1,15 @@
+"""One broker for all tests of the sink; each test has topics and queries of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.testing import LocalCluster
+
+
+@pytest.fixture(scope="package")
+def broker() -> Iterator[LocalCluster]:
+    with LocalCluster(config={"auto.create.topics.enable": "false"}) as cluster:
+        yield cluster

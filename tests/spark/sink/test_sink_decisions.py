@@ -1,0 +1,269 @@
+"""Exactly once, as tasks and drivers do it, on a real broker: each crash where it hurts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sink_rows import options, rows, topic, turn, values
+
+from ottla.spark.sink.decisions import DeliveryError, Identity, State, Written
+from ottla.spark.sink.options import WriteOptions
+from ottla.spark.sink.transactions import describe, end, initialize
+from ottla.spark.sink.writing import Turn, cluster_of, decisions_of, write_once
+from ottla.testing import LocalCluster
+
+
+def decide(given: WriteOptions, at: Turn, *written: Written) -> None:
+    decisions_of(given, at.identity).decide(batch=at.batch, run=at.run, written=written)
+
+
+def decide_and_die(
+    monkeypatch: pytest.MonkeyPatch, given: WriteOptions, at: Turn, *written: Written
+) -> None:
+    """The decision stands, and nobody has ended the transactions of the tasks."""
+    with monkeypatch.context() as patch:
+        patch.setattr("ottla.spark.sink.decisions.end_all", lambda *_, **__: None)
+        decide(given, at, *written)
+
+
+def state(given: WriteOptions, at: Turn) -> State:
+    return decisions_of(given, at.identity).read()
+
+
+def test_nothing_is_visible_before_the_decision_and_all_after_it(broker: LocalCluster) -> None:
+    name = topic(broker, 2)
+    given, first, second = options(broker, topic=name), turn("q1"), turn("q1", task=1)
+    written = [write_once(given, first, rows("a", "b")), write_once(given, second, rows("c"))]
+    assert [each.rows for each in written] == [2, 1]
+    assert values(broker, name) == []
+    decide(given, first, *written)
+    assert sorted(values(broker, name)) == ["a", "b", "c"]
+    assert state(given, first) == State(0, "run", "run", 2, ((0, 0), (1, 0)))
+
+
+def test_batches_follow_each_other(broker: LocalCluster) -> None:
+    name = topic(broker)
+    given = options(broker, topic=name)
+    for batch in range(5):
+        at = turn("q2", batch=batch)
+        decide(given, at, write_once(given, at, rows(f"{batch}")))
+    assert values(broker, name) == ["0", "1", "2", "3", "4"]
+
+
+def test_a_task_that_runs_again_replaces_what_it_wrote(broker: LocalCluster) -> None:
+    name = topic(broker)
+    given = options(broker, topic=name)
+    write_once(given, turn("q3"), rows("lost"))  # its worker dies, and the driver does not hear
+    again = write_once(given, turn("q3"), rows("a"))
+    decide(given, turn("q3"), again)
+    assert values(broker, name) == ["a"]
+
+
+def test_a_later_attempt_is_the_one_that_counts(broker: LocalCluster) -> None:
+    name = topic(broker)
+    given = options(broker, topic=name)
+    write_once(given, turn("q4"), rows("lost"))
+    later = write_once(given, turn("q4", attempt=1), rows("a"))
+    decide(given, turn("q4"), later)
+    assert state(given, turn("q4")).writers == ((0, 1),)
+    next_run = turn("q4", batch=1, run="run 2")  # what the first attempt left open is aborted
+    decide(given, next_run, write_once(given, next_run, rows("b")))
+    assert values(broker, name) == ["a", "b"]
+
+
+def test_the_driver_dies_before_it_decides(broker: LocalCluster) -> None:
+    """The batch runs again with other tasks and other rows, and nothing of the first is seen."""
+    name = topic(broker)
+    given = options(broker, topic=name)
+    for task in range(4):
+        write_once(given, turn("q5", task=task), rows(f"lost {task}"))
+    again = turn("q5", run="run 2")
+    decide(given, again, write_once(given, again, rows("a", "b")))
+    assert values(broker, name) == ["a", "b"]
+
+
+def test_the_driver_dies_after_it_has_decided(
+    broker: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has ended the tasks' transactions: the next run does, and writes nothing."""
+    name = topic(broker, 2)
+    given = options(broker, topic=name)
+    written = [write_once(given, turn("q6", task=each), rows(f"{each}")) for each in range(3)]
+    decide_and_die(monkeypatch, given, turn("q6"), *written)
+    assert values(broker, name) == []
+    again = turn("q6", run="run 2")
+    skipped = write_once(given, again, rows("again"))
+    assert skipped.skipped
+    assert sorted(values(broker, name)) == ["0", "1", "2"]
+    decide(given, again, skipped, Written(1))
+    following = turn("q6", batch=1, run="run 2")
+    decide(given, following, write_once(given, following, rows("3")))
+    assert sorted(values(broker, name)) == ["0", "1", "2", "3"]
+
+
+def test_the_driver_dies_before_spark_knows(broker: LocalCluster) -> None:
+    name = topic(broker)
+    given = options(broker, topic=name)
+    decide(given, turn("q7"), write_once(given, turn("q7"), rows("a")))
+    again = turn("q7", run="run 2")
+    decide(given, again, write_once(given, again, rows("a")))
+    assert values(broker, name) == ["a"]
+
+
+def test_a_driver_that_was_replaced_decides_nothing(broker: LocalCluster) -> None:
+    name = topic(broker)
+    given = options(broker, topic=name)
+    zombie = write_once(given, turn("q8", task=7), rows("zombie"))
+    new = turn("q8", run="run 2")
+    written = write_once(given, new, rows("a"))
+    with pytest.raises(DeliveryError, match="another run of query q8 has taken over"):
+        decide(given, turn("q8"), zombie)
+    decide(given, new, written)
+    assert values(broker, name) == ["a"]
+
+
+def test_a_decider_that_is_fenced_in_the_middle_looks_again(
+    broker: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic(broker)
+    given, at = options(broker, topic=name), turn("q9")
+    written = write_once(given, at, rows("a"))
+    cluster = cluster_of(given)
+    fenced: list[bool] = []
+
+    def disturbed(*arguments: Any, **named: Any) -> None:
+        if not fenced:
+            fenced.append(True)
+            initialize(cluster, at.identity.decider, 60_000)
+        end(*arguments, **named)
+
+    monkeypatch.setattr("ottla.spark.sink.decisions.end", disturbed)
+    decide(given, at, written)
+    assert values(broker, name) == ["a"]
+    assert state(given, at).batch == 0
+
+
+def test_two_writes_of_one_name_in_one_batch_are_told_apart(broker: LocalCluster) -> None:
+    given, at = options(broker, topic=topic(broker)), turn("q10")
+    decide(given, at, write_once(given, at, rows("a")))
+    with pytest.raises(DeliveryError, match=r"ottla\.sink\.name"):
+        write_once(given, at, rows("b"))
+
+
+def test_two_writes_of_one_name_are_found_after_a_crash_as_well(broker: LocalCluster) -> None:
+    given, at = options(broker, topic=topic(broker)), turn("q11")
+    decide(given, at, write_once(given, at, rows("a")))
+    again = turn("q11", run="run 2")
+    decide(given, again, write_once(given, again, rows("a")))
+    with pytest.raises(DeliveryError, match=r"ottla\.sink\.name"):
+        write_once(given, again, rows("b"))
+
+
+def test_a_checkpoint_older_than_the_output_is_refused(broker: LocalCluster) -> None:
+    given = options(broker, topic=topic(broker))
+    at = turn("q12", batch=5)
+    decide(given, at, write_once(given, at, rows("a")))
+    with pytest.raises(DeliveryError, match="the checkpoint is older than the output"):
+        write_once(given, turn("q12", batch=3, run="run 2"), rows("b"))
+
+
+def test_a_transaction_that_has_ended_is_not_decided_about(broker: LocalCluster) -> None:
+    name = topic(broker)
+    given, at = options(broker, topic=name), turn("q13")
+    written = write_once(given, at, rows("a"))
+    assert written.producer is not None
+    end(cluster_of(given), written.producer, commit=False)  # as its timeout does
+    with pytest.raises(DeliveryError, match="is not open any more"):
+        decide(given, at, written)
+    again = turn("q13", run="run 2")
+    decide(given, again, write_once(given, again, rows("a")))
+    assert values(broker, name) == ["a"]
+
+
+def test_a_decided_batch_that_timed_out_whole_is_written_again(
+    broker: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic(broker)
+    given, at = options(broker, topic=name), turn("q14")
+    written = write_once(given, at, rows("a"))
+    decide_and_die(monkeypatch, given, at, written)
+    assert written.producer is not None
+    end(cluster_of(given), written.producer, commit=False)
+    again = turn("q14", run="run 2")
+    decide(given, again, write_once(given, again, rows("a")))
+    assert values(broker, name) == ["a"]
+
+
+def test_a_decided_batch_that_timed_out_in_part_is_told_of(
+    broker: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic(broker)
+    given = options(broker, topic=name)
+    written = [write_once(given, turn("q15", task=each), rows(f"{each}")) for each in range(2)]
+    decide_and_die(monkeypatch, given, turn("q15"), *written)
+    assert written[1].producer is not None
+    end(cluster_of(given), written[1].producer, commit=False)
+    with pytest.raises(DeliveryError, match="1 of 2 tasks"):
+        write_once(given, turn("q15", run="run 2"), rows("0"))
+    later = turn("q15", batch=1, run="run 3")  # after at_least_once has written the batch
+    decide(given, later, write_once(given, later, rows("2")))
+    assert values(broker, name) == ["0", "2"]
+
+
+def test_a_batch_that_failed_is_aborted_unless_it_is_decided(broker: LocalCluster) -> None:
+    name = topic(broker)
+    given, at = options(broker, topic=name), turn("q16")
+    decisions = decisions_of(given, at.identity)
+    written = write_once(given, at, rows("a"))
+    decisions.abort(batch=0, run="run", written=[written])
+    assert written.producer is not None
+    the_id = written.producer.transactional_id
+    assert describe(cluster_of(given), [the_id])[the_id].state.endswith("Abort")
+    again = write_once(given, at, rows("a"))
+    decide(given, at, again)
+    decisions.abort(batch=0, run="run", written=[again])
+    assert values(broker, name) == ["a"]
+
+
+def test_a_task_that_fails_leaves_nothing_open(broker: LocalCluster) -> None:
+    name = topic(broker)
+    given, at = options(broker, topic=name), turn("q17")
+
+    def failing() -> Iterator[Any]:
+        yield from rows("a")
+        raise RuntimeError("the query failed")
+
+    with pytest.raises(RuntimeError, match="the query failed"):
+        write_once(given, at, failing())
+    with broker.producer() as producer:
+        producer.send(name, b"b").result()
+    assert values(broker, name) == ["b"]
+
+
+def test_a_batch_without_rows_asks_nobody(broker: LocalCluster) -> None:
+    given, at = options(broker, topic=topic(broker)), turn("q18")
+    written = write_once(given, at, rows())
+    decide(given, at, written)
+    assert state(given, at) == State()
+
+
+def test_names_keep_sinks_apart(broker: LocalCluster) -> None:
+    name = topic(broker)
+    given = options(broker, topic=name)
+    for sink in ("one", "two"):
+        at = replace(turn("q19"), identity=Identity("q19", sink))
+        decide(given, at, write_once(given, at, rows(sink)))
+    assert values(broker, name) == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    "writers",
+    [(), ((0, 0),), ((0, 0), (5, 2), (1023, 0)), tuple((each, 0) for each in range(9999))],
+)
+def test_an_entry_is_read_as_it_was_written(writers: tuple[tuple[int, int], ...]) -> None:
+    entry = State(7, "a" * 36, "b" * 36, 3, writers)
+    assert State.from_json(entry.to_json(), batch=7) == entry
+    assert len(entry.to_json()) < 4096
