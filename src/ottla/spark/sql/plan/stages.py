@@ -91,6 +91,9 @@ class AggregateCall:
     constants: tuple[Any, ...]
     type: SqlType
     spark: str = ""
+    aggregation: Any = field(default=None, compare=False)
+    """Its Python form, `ottla.spark.sql.functions.aggregation.Aggregation`; `add` and `undo` take
+    the arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +268,8 @@ class Output:
     where: str = ""
     exploded: tuple[tuple[str, str], ...] = ()
     internal: bool = False
+    rowtime: str = ""
+    """Text of the record's time, where it is not the ROWTIME that the operator gives."""
 
 
 @dataclass(frozen=True, slots=True)

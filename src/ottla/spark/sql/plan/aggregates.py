@@ -1,0 +1,263 @@
+"""GROUP BY: groups, aggregate calls, and what may stand beside them in the select list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sqlglot import exp
+
+from ottla.spark.sql.errors import SqlError
+from ottla.spark.sql.expressions import Scope, to_spark, typed
+from ottla.spark.sql.plan.calls import aggregate_call, is_aggregate
+from ottla.spark.sql.plan.joins import DAY_MS, internal_layout
+from ottla.spark.sql.plan.names import MADE, Names, at, columns_in, reference, replaced, scope_of
+from ottla.spark.sql.plan.projection import Item, Key, KeyColumn, default_name
+from ottla.spark.sql.plan.stages import (
+    UNDO,
+    Aggregate,
+    AggregateCall,
+    GroupColumn,
+    Input,
+    Operator,
+    Output,
+    SessionAggregate,
+    Side,
+    Stage,
+    TableAggregate,
+    TableChanges,
+    argument_name,
+)
+from ottla.spark.sql.schema import WINDOW_BOUNDS, WindowKind
+from ottla.spark.sql.syntax import format_expression
+from ottla.spark.sql.syntax.statements import Emit, Expression, Query, SourceKind, Window
+from ottla.spark.sql.types import BOOLEAN, spark_name
+
+CHANGES_STEP: Final = "Aggregate-groupBy"
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """A query's groups and calls, and its select list in their terms."""
+
+    groups: tuple[GroupColumn, ...]
+    calls: tuple[AggregateCall, ...]
+    items: tuple[Item, ...]
+    having: Expression | None
+    key: Key
+    names: Names
+
+
+def check_clauses(query: Query, calls: list[Expression]) -> None:
+    """Which clause needs which."""
+    if query.group_by and not calls:
+        raise SqlError(
+            "GROUP BY requires aggregate functions in either the SELECT or HAVING clause.",
+            remedy="Add one, COUNT(*) for example, or leave out GROUP BY.",
+        )
+    if query.group_by:
+        return
+    if query.window is not None:
+        raise SqlError(
+            "WINDOW clause requires a GROUP BY clause.",
+            remedy="Say what is counted by window: ... GROUP BY column.",
+        )
+    if calls:
+        found = ", ".join(sorted({each.name.upper() for each in calls}))
+        raise at(
+            calls[0],
+            "Use of aggregate functions requires a GROUP BY clause. Aggregate function(s):"
+            f" {found}",
+            "Add GROUP BY column.",
+        )
+    if query.having is not None:
+        raise at(
+            query.having,
+            "HAVING requires a GROUP BY clause.",
+            "Use WHERE for a condition on rows.",
+        )
+
+
+def calls_in(expression: Expression) -> list[Expression]:
+    """The calls of aggregate functions in it, outermost first."""
+    found: list[Expression] = [
+        e for e in expression.walk() if isinstance(e, exp.Anonymous) and is_aggregate(e.name)
+    ]
+    for call in found:
+        inner = [e for each in call.expressions for e in calls_in(each)]
+        if inner:
+            raise at(
+                call,
+                f"Aggregate functions can not be nested: {format_expression(call)}",
+                "Make two queries of it: the second reads what the first has aggregated.",
+            )
+    return found
+
+
+def window_names(query: Query, names: Names) -> Names:
+    """In a windowed aggregate the bounds of the window can be spoken of."""
+    if query.window is None:
+        return names
+    return replace(names, made={**names.made, **WINDOW_BOUNDS})
+
+
+def grouped(
+    query: Query, names: Names, items: list[Item], text: Callable[[str, str], str], kind: SourceKind
+) -> Grouped:
+    """`text` gives the columns of the aggregate's input, a stream or a table."""
+    bound = [names.bind(each, "GROUP BY") for each in query.group_by]
+    having = names.bind(query.having, "HAVING") if query.having is not None else None
+    scope = replace(scope_of(names, text), table=kind is SourceKind.TABLE)
+    groups = _groups(bound, scope)
+    found: list[Expression] = []
+    for each in (*(item.expression for item in items), *([having] if having else [])):
+        found.extend(call for call in calls_in(each) if call not in found)
+    check_clauses(query, found)
+    calls = tuple(aggregate_call(call, f"A{number}", scope) for number, call in enumerate(found))
+    made = {
+        **{each.name: each.type for each in groups},
+        **{each.name: each.type for each in calls},
+        **names.made,
+    }
+
+    def change(node: Expression) -> Expression | None:
+        if node in bound:
+            return reference(MADE, groups[bound.index(node)].name)
+        if node in found:
+            return reference(MADE, calls[found.index(node)].name)
+        return None
+
+    changed = tuple(replace(each, expression=replaced(each.expression, change)) for each in items)
+    _check_grouped(items, changed)
+    after = replaced(having, change) if having is not None else None
+    if after is not None and having is not None and _strangers(after):
+        raise at(
+            having,
+            f"Non-aggregate HAVING expression not part of GROUP BY: {_strangers(after)[0]}",
+            "Add it to GROUP BY, or use WHERE for a condition on rows.",
+        )
+    key = Key(tuple(_key_columns(bound, groups, items, names)), "grouping expression")
+    return Grouped(groups, calls, changed, after, key, replace(names, made=made))
+
+
+def _groups(bound: list[Expression], scope: Scope) -> tuple[GroupColumn, ...]:
+    return tuple(
+        GroupColumn(f"G{number}", to_spark(each, scope), typed(each, scope))
+        for number, each in enumerate(bound)
+    )
+
+
+def _key_columns(
+    bound: list[Expression], groups: tuple[GroupColumn, ...], items: list[Item], names: Names
+) -> list[KeyColumn]:
+    columns = []
+    for each, group in zip(bound, groups, strict=True):
+        aliases = [item.name for item in items if item.expression == each]
+        name = aliases[0] if aliases else default_name(each, names) or format_expression(each)
+        columns.append(KeyColumn((reference(MADE, group.name),), name, group.type))
+    return columns
+
+
+def _check_grouped(items: list[Item], changed: tuple[Item, ...]) -> None:
+    wrong = [
+        format_expression(item.expression)
+        for item, after in zip(items, changed, strict=True)
+        if _strangers(after.expression)
+    ]
+    if wrong:
+        raise at(
+            items[0].expression,
+            f"Non-aggregate SELECT expression(s) not part of GROUP BY: {', '.join(wrong)}\n"
+            "Either add the column(s) to the GROUP BY or remove them from the SELECT.",
+            f"For example: GROUP BY ..., {wrong[0]}; or LATEST_BY_OFFSET({wrong[0]}).",
+        )
+
+
+def _strangers(expression: Expression) -> list[str]:
+    return [f"{alias}.{name}" for alias, name in columns_in(expression) if alias != MADE]
+
+
+# -- stages
+
+
+def grace_of(window: Window) -> int:
+    """Where none is written: as Kafka Streams has it, a day after the window began."""
+    if window.grace_ms is not None:
+        return window.grace_ms
+    return max(DAY_MS - (window.size_ms or window.gap_ms), 0)
+
+
+def aggregate_stages(
+    read: Input, plan: Grouped, query: Query, where: str, output: Output
+) -> tuple[Stage, ...]:
+    """The stages that end in `output`."""
+    window = query.window
+    if read.kind is SourceKind.TABLE:
+        return _table_stages(read, plan, where, output, window)
+    emit = query.emit or Emit.CHANGES
+    session = window is not None and window.kind is WindowKind.SESSION
+    narrowed = replace(read, where=where)
+    if window is not None and session and emit is Emit.CHANGES:
+        operator: Operator = SessionAggregate(
+            Side(narrowed, _group_struct(plan.groups), tuple(_arguments(plan.calls))),
+            plan.groups,
+            plan.calls,
+            window.gap_ms,
+            grace_of(window),
+        )
+    else:
+        grace = grace_of(window) if window else 0
+        operator = Aggregate(narrowed, plan.groups, plan.calls, window, grace, emit)
+    return (Stage("Aggregate", operator, output),)
+
+
+def _group_struct(groups: tuple[GroupColumn, ...], *, by_name: bool = False) -> str:
+    parts = (
+        f"'{each.name}', {spark_name(each.name) if by_name else each.spark}" for each in groups
+    )
+    return f"named_struct({', '.join(parts)})"
+
+
+def _arguments(calls: tuple[AggregateCall, ...]) -> list[tuple[str, str]]:
+    return [
+        (argument_name(call, position), text)
+        for call in calls
+        for position, text in enumerate(call.arguments)
+    ]
+
+
+def _table_stages(
+    read: Input, plan: Grouped, where: str, output: Output, window: Window | None
+) -> tuple[Stage, ...]:
+    """First each change as old and new row under its group, then the groups."""
+    if window is not None:
+        raise SqlError(
+            "WINDOW clause is not supported for aggregations over a table.",
+            remedy=f"Windows are over streams; {read.name} is a table: leave out WINDOW.",
+        )
+    keys = ", ".join(spark_name(each.name) for each in read.layout.schema.key)
+    arguments = _arguments(plan.calls)
+    first_row = (*((each.name, each.spark) for each in plan.groups), *arguments)
+    changes = TableChanges(Side(replace(read, where=where), f"struct({keys})", first_row))
+    types = [
+        (argument_name(call, position), kind)
+        for call in plan.calls
+        for position, kind in enumerate(call.argument_types)
+    ]
+    layout = internal_layout(
+        [*types, (UNDO, BOOLEAN)],
+        [(each.name, each.type) for each in plan.groups],
+        SourceKind.STREAM,
+    )
+    names = [each.name for each in layout.schema.columns]
+    between = Output(
+        CHANGES_STEP, layout, tuple((name, spark_name(name)) for name in names), internal=True
+    )
+    groups_read = Input(CHANGES_STEP, CHANGES_STEP, layout, SourceKind.STREAM, internal=True)
+    row = tuple((name, spark_name(name)) for name in (*dict(arguments), UNDO))
+    side = Side(groups_read, _group_struct(plan.groups, by_name=True), row)
+    return (
+        Stage(CHANGES_STEP, changes, between),
+        Stage("Aggregate", TableAggregate(side, plan.groups, plan.calls), output),
+    )

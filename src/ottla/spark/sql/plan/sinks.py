@@ -1,0 +1,145 @@
+"""Where the rows of a persistent query go: the WITH clause, and what it leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ottla.spark.sql.catalog import Source, schema_text
+from ottla.spark.sql.definitions import (
+    CREATE_AS_PROPERTIES,
+    DEFAULT_KEY_FORMAT,
+    DEFAULT_VALUE_FORMAT,
+    WRAP_SINGLE_VALUES,
+    check_properties,
+    key_format,
+    text,
+    timestamp_column,
+    topic_configs,
+    value_format,
+    whole_number,
+)
+from ottla.spark.sql.errors import SqlError
+from ottla.spark.sql.plan.stages import Topic
+from ottla.spark.sql.schema import Format, Layout, Schema, Windowed
+from ottla.spark.sql.syntax.statements import Properties, SourceKind, Window
+from ottla.spark.sql.widening import can_widen
+
+
+@dataclass(frozen=True, slots=True)
+class SinkWish:
+    """What CREATE ... AS SELECT or INSERT INTO wants made of a query.
+
+    `target` is the source that INSERT INTO writes into: its layout and topic stay as they are.
+    """
+
+    name: str
+    kind: SourceKind
+    properties: Properties = field(default_factory=dict)
+    target: Source | None = None
+
+
+def check_kind(wish: SinkWish, kind: SourceKind) -> None:
+    if wish.kind is kind:
+        return
+    if wish.target is not None:
+        raise SqlError(
+            "Incompatible data sink and query result. Data sink"
+            f" ({wish.name}) type is {wish.kind} but select query result is {kind}.",
+            remedy="INSERT INTO writes into streams, from queries that give a stream.",
+        )
+    raise SqlError(
+        f"Invalid result type. Your SELECT query produces a {kind}. Please use CREATE {kind} AS"
+        " SELECT statement instead.",
+        remedy=f"CREATE {kind} {wish.name} AS SELECT ...",
+    )
+
+
+def layout_of(
+    wish: SinkWish,
+    schema: Schema,
+    *,
+    first: Layout,
+    windowed: Windowed | None,
+    session: Mapping[str, str],
+) -> Layout:
+    """How the result lies in its topic: as WITH says, else as in the first source."""
+    if wish.target is not None:
+        check_fits(wish.target, schema)
+        return wish.target.layout
+    with_ = wish.properties
+    check_properties(with_, CREATE_AS_PROPERTIES)
+    return Layout(
+        schema,
+        _key_format(with_, schema, first.key_format, session),
+        _value_format(with_, schema, first.value_format, session),
+        is_table=wish.kind is SourceKind.TABLE,
+        windowed=windowed,
+        timestamp=timestamp_column(with_, schema.columns),
+        timestamp_format=str(with_.get("TIMESTAMP_FORMAT", "")),
+    )
+
+
+def _key_format(
+    with_: Properties, schema: Schema, first: Format, session: Mapping[str, str]
+) -> Format:
+    if not schema.key and "KEY_FORMAT" not in with_:
+        return Format("NONE")
+    inherited = {} if first.name == "NONE" else {DEFAULT_KEY_FORMAT: first.name}
+    found = key_format(with_, schema.columns, {**session, **inherited})
+    return _with_delimiter(found, first)
+
+
+def _value_format(
+    with_: Properties, schema: Schema, first: Format, session: Mapping[str, str]
+) -> Format:
+    defaults = {**session, DEFAULT_VALUE_FORMAT: first.name}
+    if len(schema.value) == 1:
+        defaults[WRAP_SINGLE_VALUES] = str(first.wrapped).lower()
+    return _with_delimiter(value_format(with_, schema.columns, defaults), first)
+
+
+def _with_delimiter(found: Format, first: Format) -> Format:
+    if found.properties or found.name != first.name:
+        return found
+    return replace(found, properties=dict(first.properties))
+
+
+def topic_of(wish: SinkWish, window: Window | None, *, windowed: bool) -> Topic:
+    """The topic, with the settings that a table's topic needs."""
+    with_ = wish.properties
+    if wish.target is not None:
+        return Topic(wish.target.topic)
+    if window is not None and window.retention_ms is not None:
+        with_ = {"RETENTION_MS": window.retention_ms, **with_}
+    return Topic(
+        text(with_, "KAFKA_TOPIC") or wish.name,
+        whole_number(with_, "PARTITIONS"),
+        whole_number(with_, "REPLICAS"),
+        topic_configs(with_, wish.kind, windowed=windowed),
+    )
+
+
+# -- INSERT INTO
+
+
+def check_fits(target: Source, schema: Schema) -> None:
+    """The columns of the result are those of the sink, by name and order; numbers may grow."""
+    wanted = (*target.schema.key, *target.schema.value)
+    found = (*schema.key, *schema.value)
+    fits = len(wanted) == len(found) and all(
+        there.name == here.name and there.role is here.role and can_widen(here.type, there.type)
+        for there, here in zip(wanted, found, strict=True)
+    )
+    if not fits:
+        raise SqlError(
+            "Incompatible schema between results and sink.\n"
+            f"Result schema is {schema_text(schema)}\n"
+            f"Sink schema is {schema_text(Schema(wanted))}",
+            remedy="Give the columns the names, the order and the types of the sink's.",
+        )
+    if target.read_only:
+        raise SqlError(
+            f"Cannot insert into read-only {target.kind.lower()}: {target.name}",
+            remedy=f"CREATE {target.kind} without SOURCE makes one that can be written.",
+        )

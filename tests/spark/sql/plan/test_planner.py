@@ -1,0 +1,320 @@
+"""Queries become plans: schema, topic, stages."""
+
+from __future__ import annotations
+
+import pytest
+from planned_shop import planned, shop
+
+from ottla.spark.sql.catalog import schema_text
+from ottla.spark.sql.plan.stages import (
+    Aggregate,
+    ForeignKeyJoin,
+    Project,
+    SessionAggregate,
+    StreamJoin,
+    StreamTableJoin,
+    TableAggregate,
+    TableChanges,
+    TableJoin,
+)
+from ottla.spark.sql.schema import Windowed, WindowKind
+from ottla.spark.sql.syntax.statements import Emit, JoinKind, SourceKind
+
+# What comes out: the statement, and its schema.
+SCHEMAS = [
+    ("CREATE STREAM x AS SELECT * FROM payments",
+     "`ID` STRING KEY, `ORDER_ID` STRING, `AMOUNT` INTEGER"),
+    ("CREATE STREAM x AS SELECT amount * 2 AS twice, id, amount + 1 FROM payments",
+     "`ID` STRING KEY, `TWICE` INTEGER, `KSQL_COL_0` INTEGER"),
+    ("CREATE STREAM x AS SELECT id AS k, AS_VALUE(id) AS copy FROM payments",
+     "`K` STRING KEY, `COPY` STRING"),
+    ("CREATE STREAM x AS SELECT id, place->city FROM orders",
+     "`ID` STRING KEY, `CITY` STRING"),
+    ("CREATE STREAM x AS SELECT id, place->* FROM orders",
+     "`ID` STRING KEY, `CITY` STRING, `ZIP` INTEGER"),
+    ("CREATE STREAM x AS SELECT order_id, id FROM payments PARTITION BY order_id",
+     "`ORDER_ID` STRING KEY, `ID` STRING"),
+    ("CREATE STREAM x AS SELECT UCASE(order_id) AS k, id FROM payments"
+     " PARTITION BY UCASE(order_id)",
+     "`K` STRING KEY, `ID` STRING"),
+    ("CREATE STREAM x AS SELECT order_id, id FROM payments PARTITION BY NULL",
+     "`ORDER_ID` STRING, `ID` STRING"),
+    ("CREATE STREAM x AS SELECT page FROM clicks", "`PAGE` STRING"),
+    ("CREATE STREAM x AS SELECT id, EXPLODE(tags) AS tag FROM orders",
+     "`ID` STRING KEY, `TAG` STRING"),
+    ("CREATE STREAM x AS SELECT id, ROWTIME AS t, ROWPARTITION AS p, ROWOFFSET AS o FROM payments",
+     "`ID` STRING KEY, `T` BIGINT, `P` INTEGER, `O` BIGINT"),
+    ("CREATE TABLE x AS SELECT id, name FROM customers WHERE zip > 3",
+     "`ID` BIGINT KEY, `NAME` STRING"),
+    ("CREATE TABLE x AS SELECT item, COUNT(*) AS n, SUM(amount) FROM orders GROUP BY item",
+     "`ITEM` STRING KEY, `N` BIGINT, `KSQL_COL_0` INTEGER"),
+    ("CREATE TABLE x WITH (KEY_FORMAT='JSON') AS SELECT item AS what, customer, COUNT(*) AS n"
+     " FROM orders GROUP BY item, customer",
+     "`WHAT` STRING KEY, `CUSTOMER` BIGINT KEY, `N` BIGINT"),
+    ("CREATE TABLE x AS SELECT UCASE(item) AS u, MAX(amount) - MIN(amount) AS span FROM orders"
+     " GROUP BY UCASE(item)",
+     "`U` STRING KEY, `SPAN` INTEGER"),
+    ("CREATE TABLE x AS SELECT item, AS_VALUE(item) AS v, COUNT(*) AS n FROM orders GROUP BY item",
+     "`ITEM` STRING KEY, `V` STRING, `N` BIGINT"),
+    ("CREATE TABLE x AS SELECT item, WINDOWSTART AS s, COUNT(*) AS n FROM orders"
+     " WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY item",
+     "`ITEM` STRING KEY, `S` BIGINT, `N` BIGINT"),
+    ("CREATE STREAM x AS SELECT * FROM orders o JOIN payments p WITHIN 1 HOUR ON o.id = p.order_id",
+     "`O_ID` STRING KEY, `O_CUSTOMER` BIGINT, `O_ITEM` STRING, `O_AMOUNT` INTEGER,"
+     " `O_PRICE` DOUBLE, `O_TAGS` ARRAY<STRING>, `O_PLACE` STRUCT<CITY STRING, ZIP INTEGER>,"
+     " `P_ID` STRING, `P_ORDER_ID` STRING, `P_AMOUNT` INTEGER"),
+    ("CREATE STREAM x AS SELECT o.id, p.id, item, p.order_id FROM orders o"
+     " JOIN payments p WITHIN 1 HOUR ON o.id = p.order_id",
+     "`O_ID` STRING KEY, `P_ID` STRING, `ITEM` STRING, `ORDER_ID` STRING"),
+    ("CREATE STREAM x AS SELECT p.order_id, item FROM orders o"
+     " JOIN payments p WITHIN 1 HOUR ON o.id = p.order_id",
+     "`ORDER_ID` STRING KEY, `ITEM` STRING"),
+    ("CREATE STREAM x AS SELECT ROWKEY AS k, item FROM orders o"
+     " FULL OUTER JOIN payments p WITHIN 1 HOUR ON o.id = p.order_id",
+     "`K` STRING KEY, `ITEM` STRING"),
+    ("CREATE STREAM x AS SELECT customer, name, o.id FROM orders o"
+     " LEFT JOIN customers c ON o.customer = c.id",
+     "`CUSTOMER` BIGINT KEY, `NAME` STRING, `O_ID` STRING"),
+    ("CREATE TABLE x AS SELECT c.id, name, score FROM customers c JOIN scores s ON c.id = s.id",
+     "`C_ID` BIGINT KEY, `NAME` STRING, `SCORE` INTEGER"),
+    ("CREATE TABLE x AS SELECT c.id, name, manager FROM customers c"
+     " JOIN regions r ON c.region = r.region",
+     "`ID` BIGINT KEY, `NAME` STRING, `MANAGER` STRING"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("statement", "schema"), SCHEMAS)
+def test_the_schema_of_a_result(statement: str, schema: str) -> None:
+    assert schema_text(planned(statement).schema) == schema
+
+
+def test_a_filter_is_one_stage_without_state() -> None:
+    plan = planned("CREATE STREAM big AS SELECT id, amount FROM payments WHERE amount > 10")
+    (stage,) = plan.stages
+    assert isinstance(stage.operator, Project)
+    assert stage.operator.input.topic == "payments"
+    assert plan.sources == ("PAYMENTS",)
+    assert plan.kind is SourceKind.STREAM
+    assert stage.stateless
+    assert [name for name, _ in stage.output.columns] == ["ID", "AMOUNT"]
+    assert "`AMOUNT`" in stage.output.where
+    assert plan.topic is not None
+    assert (plan.topic.name, plan.topic.partitions) == ("BIG", None)
+
+
+def test_the_sink_is_as_the_with_clause_says() -> None:
+    plan = planned(
+        "CREATE STREAM x WITH (KAFKA_TOPIC='t', PARTITIONS=4, REPLICAS=1, FORMAT='DELIMITED',"
+        " VALUE_DELIMITER='|', RETENTION_MS=1000) AS SELECT id, amount FROM payments"
+    )
+    assert plan.topic is not None
+    assert (plan.topic.name, plan.topic.partitions, plan.topic.replicas) == ("t", 4, 1)
+    assert plan.topic.config["retention.ms"] == "1000"
+    assert plan.layout.key_format.name == plan.layout.value_format.name == "DELIMITED"
+    assert plan.layout.value_format.properties == {"DELIMITER": "|"}
+
+
+def test_formats_and_keys_come_from_the_first_source() -> None:
+    assert planned("CREATE STREAM x AS SELECT * FROM clicks").layout.value_format.name == (
+        "DELIMITED"
+    )
+    keyed = planned("CREATE STREAM x AS SELECT page, seen FROM clicks PARTITION BY page").layout
+    assert keyed.key_format.name == "KAFKA"
+    assert planned("CREATE STREAM x AS SELECT * FROM clicks").layout.key_format.name == "NONE"
+
+
+def test_the_time_of_records_can_come_from_a_column() -> None:
+    plan = planned("CREATE STREAM x WITH (TIMESTAMP='seen') AS SELECT * FROM clicks")
+    assert plan.layout.timestamp == "SEEN"
+    assert "`SEEN`" in plan.stages[0].output.rowtime
+
+
+def test_topics_of_tables_are_compacted() -> None:
+    table = planned("CREATE TABLE x AS SELECT item, COUNT(*) AS n FROM orders GROUP BY item")
+    windowed = planned(
+        "CREATE TABLE x AS SELECT item, COUNT(*) AS n FROM orders"
+        " WINDOW TUMBLING (SIZE 1 MINUTE, RETENTION 1 DAY) GROUP BY item"
+    )
+    assert table.topic is not None
+    assert windowed.topic is not None
+    assert table.topic.config == {"cleanup.policy": "compact"}
+    assert windowed.topic.config == {
+        "cleanup.policy": "compact,delete",
+        "retention.ms": "86400000",
+    }
+    assert windowed.layout.windowed == Windowed(WindowKind.TUMBLING, 60_000)
+    assert windowed.layout.is_table
+
+
+# -- aggregates
+
+
+def test_an_aggregate_has_groups_and_calls() -> None:
+    plan = planned(
+        "CREATE TABLE x AS SELECT item, COUNT(*) AS n, SUM(amount) + COUNT(*) AS m FROM orders"
+        " WHERE amount > 0 GROUP BY item HAVING COUNT(*) > 2"
+    )
+    (stage,) = plan.stages
+    aggregate = stage.operator
+    assert isinstance(aggregate, Aggregate)
+    assert [each.function for each in aggregate.calls] == ["COUNT", "SUM"]
+    assert [each.name for each in aggregate.groups] == ["G0"]
+    assert "`AMOUNT`" in aggregate.input.where
+    assert "`A0`" in stage.output.where
+    assert "`A1`" in dict(stage.output.columns)["M"]
+
+
+@pytest.mark.parametrize(
+    ("window", "grace_ms"),
+    [
+        ("TUMBLING (SIZE 1 HOUR)", 23 * 3_600_000),
+        ("TUMBLING (SIZE 1 HOUR, GRACE PERIOD 10 MINUTES)", 600_000),
+        ("HOPPING (SIZE 2 DAYS, ADVANCE BY 1 DAY)", 0),
+    ],
+)
+def test_late_rows_have_a_grace(window: str, grace_ms: int) -> None:
+    plan = planned(f"SELECT item, COUNT(*) FROM orders WINDOW {window} GROUP BY item EMIT CHANGES")
+    aggregate = plan.stages[0].operator
+    assert isinstance(aggregate, Aggregate)
+    assert aggregate.grace_ms == grace_ms
+
+
+def test_sessions_are_kept_by_key_unless_only_their_end_counts() -> None:
+    text = "SELECT item, COUNT(*) FROM orders WINDOW SESSION (5 SECONDS) GROUP BY item EMIT {}"
+    changes = planned(text.format("CHANGES")).stages[0].operator
+    final = planned(text.format("FINAL")).stages[0].operator
+    assert isinstance(changes, SessionAggregate)
+    assert changes.gap_ms == 5000
+    assert isinstance(final, Aggregate)
+    assert final.emit is Emit.FINAL
+
+
+def test_an_aggregate_over_a_table_is_two_stages() -> None:
+    plan = planned(
+        "CREATE TABLE x AS SELECT region, COUNT(*) AS n, SUM(zip) AS z FROM customers"
+        " WHERE zip > 1 GROUP BY region"
+    )
+    first, second = plan.stages
+    assert isinstance(first.operator, TableChanges)
+    assert [name for name, _ in first.operator.side.row] == ["G0", "A1_0"]
+    assert first.operator.side.input.where
+    assert isinstance(second.operator, TableAggregate)
+    assert second.inputs[0].internal
+    assert [name for name, _ in second.operator.side.row] == ["A1_0", "__UNDO"]
+    assert second.operator.calls[1].aggregation is not None
+    (between,) = plan.internal_topics
+    assert between.internal
+    assert schema_text(first.output.layout.schema) == (
+        "`G0` STRING KEY, `A1_0` INTEGER, `__UNDO` BOOLEAN"
+    )
+
+
+# -- joins
+
+
+@pytest.mark.parametrize(
+    ("join", "kind"),
+    [
+        ("JOIN", JoinKind.INNER),
+        ("LEFT JOIN", JoinKind.LEFT),
+        ("RIGHT JOIN", JoinKind.RIGHT),
+        ("FULL OUTER JOIN", JoinKind.OUTER),
+    ],
+)
+def test_two_streams_join_within_a_time(join: str, kind: JoinKind) -> None:
+    plan = planned(
+        f"SELECT o.id, p.id FROM orders o {join} payments p"
+        " WITHIN (1 MINUTE, 2 MINUTES) GRACE PERIOD 5 SECONDS ON o.id = p.order_id EMIT CHANGES"
+    )
+    operator = plan.stages[0].operator
+    assert isinstance(operator, StreamJoin)
+    assert operator.kind is kind
+    assert (operator.before_ms, operator.after_ms, operator.grace_ms) == (60_000, 120_000, 5000)
+    assert (operator.left.key, operator.right.key) == ("`ID`", "`ORDER_ID`")
+    # Only what is asked for is kept in the state.
+    assert dict(operator.left.row) == {"ID": "`ID`"}
+    assert dict(plan.stages[0].output.columns)["O_ID"] == "CAST(`left`.`ID` AS string)"
+
+
+def test_a_stream_joins_a_table() -> None:
+    plan = planned(
+        "CREATE STREAM x AS SELECT o.customer, c.name FROM orders o"
+        " JOIN customers c ON o.customer = c.id WHERE c.zip > 3"
+    )
+    (stage,) = plan.stages
+    assert isinstance(stage.operator, StreamTableJoin)
+    assert plan.kind is SourceKind.STREAM
+    assert "`right`.`ZIP`" in stage.output.where
+
+
+def test_tables_join_by_key_or_by_foreign_key() -> None:
+    by_key = planned("SELECT * FROM customers c JOIN scores s ON s.id = c.id EMIT CHANGES")
+    foreign = planned("SELECT * FROM customers c LEFT JOIN regions r ON c.region = r.region"
+                      " EMIT CHANGES")  # fmt: skip
+    assert isinstance(by_key.stages[0].operator, TableJoin)
+    assert by_key.kind is SourceKind.TABLE
+    operator = foreign.stages[0].operator
+    assert isinstance(operator, ForeignKeyJoin)
+    assert (operator.left.key, operator.left.foreign) == ("`ID`", "`REGION`")
+
+
+def test_three_sources_are_two_stages_with_a_topic_between() -> None:
+    plan = planned(
+        "CREATE STREAM x AS SELECT o.id, p.amount AS paid, s.carrier FROM orders o"
+        " JOIN payments p WITHIN 1 HOUR ON o.id = p.order_id"
+        " LEFT JOIN shipments s WITHIN 1 HOUR ON p.order_id = s.order_id"
+    )
+    first, second = plan.stages
+    assert first.output.internal
+    assert [name for name, _ in first.output.columns] == [
+        "ROWKEY",
+        "O_ID",
+        "P_AMOUNT",
+        "P_ORDER_ID",
+    ]
+    assert second.inputs[0].topic == first.step
+    assert second.inputs[0].internal
+    assert dict(second.output.columns)["PAID"] == "CAST(`left`.`P_AMOUNT` AS int)"
+    assert [each.name for each in plan.internal_topics] == ["Join-1"]
+    assert schema_text(plan.schema) == "`O_ID` STRING KEY, `PAID` INTEGER, `CARRIER` STRING"
+
+
+def test_a_join_with_an_aggregate_is_two_stages() -> None:
+    plan = planned(
+        "CREATE TABLE x AS SELECT c.region, COUNT(*) AS n FROM orders o"
+        " JOIN customers c ON o.customer = c.id WHERE o.amount > 1 GROUP BY c.region"
+    )
+    first, second = plan.stages
+    assert isinstance(first.operator, StreamTableJoin)
+    assert "`left`.`AMOUNT`" in first.output.where
+    assert isinstance(second.operator, Aggregate)
+    assert second.operator.groups[0].spark == "`C_REGION`"
+    assert schema_text(plan.schema) == "`REGION` STRING KEY, `N` BIGINT"
+
+
+# -- push queries, and INSERT INTO
+
+
+def test_a_push_query_keeps_its_order_and_needs_no_key() -> None:
+    plan = planned("SELECT amount, ROWTIME, id FROM payments EMIT CHANGES LIMIT 3")
+    assert [each.name for each in plan.schema.columns] == ["AMOUNT", "ROWTIME", "ID"]
+    assert plan.topic is None
+    assert plan.limit == 3
+
+
+def test_a_push_query_shows_the_windows_of_its_source() -> None:
+    plan = planned("SELECT * FROM by_minute EMIT CHANGES")
+    assert [each.name for each in plan.schema.columns] == ["ITEM", "WINDOWSTART", "WINDOWEND", "N"]
+
+
+def test_insert_into_writes_as_the_sink_is() -> None:
+    catalog = shop()
+    plan = planned("INSERT INTO payments SELECT id, item AS order_id, amount FROM orders", catalog)
+    assert plan.layout == catalog.find("PAYMENTS").layout
+    assert plan.topic is not None
+    assert plan.topic.name == "payments"
+
+
+def test_a_lambda_has_names_of_its_own() -> None:
+    plan = planned("SELECT TRANSFORM(tags, id => UCASE(id)) AS t FROM orders EMIT CHANGES")
+    assert schema_text(plan.schema) == "`T` ARRAY<STRING>"
