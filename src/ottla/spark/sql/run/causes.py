@@ -1,0 +1,85 @@
+"""Why a query failed, and whether it is worth another try."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Final
+
+CAUSE_CHARACTERS_MAX: Final = 2000
+
+
+class Verdict(Enum):
+    PASSING = "passing"
+    """It will go away by itself: the broker is away, somebody was slow."""
+    LASTING = "lasting"
+    """The next try would fail as well."""
+    UNKNOWN = "unknown"
+    """A few tries will tell."""
+
+
+# Looked for in the text of the whole chain of causes; the first that is found decides.
+_LASTING: Final = (
+    r"AnalysisException",
+    r"ParseException",
+    r"UNRESOLVED_",
+    r"UNKNOWN_TOPIC_OR_PARTITION",
+    r"UnknownTopicOrPartition",
+    r"data ?loss",
+    r"failOnDataLoss",
+    r"Some data may have been lost",
+    r"TOPIC_AUTHORIZATION_FAILED",
+    r"AUTHENTICATION_FAILED",
+    r"STATE_STORE_.*SCHEMA",
+    r"STREAMING_STATEFUL_OPERATOR_NOT_MATCH",
+    r"OptionError",
+    r"MESSAGE_TOO_LARGE",
+    r"RECORD_TOO_LARGE",
+    r"no such topic",
+    r"does not exist",
+)
+_PASSING: Final = (
+    r"NETWORK_EXCEPTION",
+    r"BROKER_NOT_AVAILABLE",
+    r"NOT_LEADER_OR_FOLLOWER",
+    r"LEADER_NOT_AVAILABLE",
+    r"COORDINATOR_(NOT_AVAILABLE|LOAD_IN_PROGRESS)",
+    r"NOT_COORDINATOR",
+    r"CONCURRENT_TRANSACTIONS",
+    r"REQUEST_TIMED_OUT",
+    r"PRODUCER_FENCED",
+    r"INVALID_PRODUCER_EPOCH",
+    r"KAFKA_STORAGE_ERROR",
+    r"NOT_ENOUGH_REPLICAS",
+    r"Connection ?(refused|reset|aborted|Error)",
+    r"ConnectionError|ConnectionRefusedError|ConnectionResetError|BrokenPipe",
+    r"[Tt]imed? ?out|TimeoutError",
+    r"fenced",
+    r"Python worker exited unexpectedly",
+    r"No space left on device",
+)
+
+
+def verdict(cause: str) -> Verdict:
+    for patterns, found in ((_LASTING, Verdict.LASTING), (_PASSING, Verdict.PASSING)):
+        if any(re.search(each, cause) for each in patterns):
+            return found
+    return Verdict.UNKNOWN
+
+
+def cause_of(error: BaseException | str | None) -> str:
+    """What to tell people: the innermost reason first, without the stack of the JVM."""
+    text = str(error or "").strip()
+    lines = [each.rstrip() for each in text.splitlines()]
+    telling = [each for each in lines if each.strip() and not _NOISE.match(each)]
+    innermost = [each.strip() for each in telling if _PYTHON_ERROR.match(each.strip())]
+    first = telling[0].strip().lstrip(": ") if telling else "unknown"
+    if innermost and innermost[-1] not in first:
+        first = f"{innermost[-1]} ({first})"
+    return first[:CAUSE_CHARACTERS_MAX]
+
+
+_NOISE: Final = re.compile(
+    r"^\s*(at |\.\.\. \d+ more|File \"|Traceback|=== |JVM stacktrace|An error occurred while)"
+)
+_PYTHON_ERROR: Final = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Failure)\b.*:")

@@ -1,0 +1,285 @@
+"""All queries that run: started, stopped, paused, asked how they are.
+
+state_dir/queries/<query id>/<step>/   checkpoint/ of a stage with a Spark query of its own;
+                                       start.json, position.json, alone/ (see feeds.py)
+state_dir/shared/<input>/              checkpoint/ and members.json of a feed
+state_dir/push/<query id>/             of push queries, gone with them
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from ottla.client.delivery import Setting
+from ottla.spark.sql.plan.pull import Pull
+from ottla.spark.sql.plan.stages import Input, Plan, Stage
+from ottla.spark.sql.run.checkpoints import Position, read_json, write_json
+from ottla.spark.sql.run.cluster import Cluster
+from ottla.spark.sql.run.feeds import Feed, Member
+from ottla.spark.sql.run.frames import member_text
+from ottla.spark.sql.run.kept import Kept
+from ottla.spark.sql.run.pull import Answer, Pulls
+from ottla.spark.sql.run.push import PushQuery
+from ottla.spark.sql.run.spells import Ground, Pace, wants_earliest
+from ottla.spark.sql.run.states import QueryState, State, worst
+from ottla.spark.sql.syntax.statements import SourceKind
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+log = logging.getLogger("ottla.sql")
+
+SERVICE_ID: Final = "default_"
+
+
+@dataclass
+class _Query:
+    """A persistent query. Its parts are those of its stages, in order."""
+
+    id: str
+    plan: Plan
+    parts: list[_Part] = field(default_factory=list)
+    paused: bool = False
+
+
+@dataclass
+class _Part:
+    """A stage that runs: by itself, or as a member of a feed."""
+
+    kept: Kept | None = None
+    feed: Feed | None = None
+    member_id: str = ""
+
+    def state(self) -> QueryState:
+        if self.kept is not None:
+            return self.kept.state()
+        assert self.feed is not None
+        return self.feed.state(self.member_id)
+
+    def stop(self) -> None:
+        if self.kept is not None:
+            self.kept.stop()
+        elif self.feed is not None:
+            self.feed.leave(self.member_id)
+
+
+class Queries:
+    """`spark` is called when the first query starts: starting Spark takes seconds."""
+
+    def __init__(
+        self,
+        spark: Callable[[], SparkSession],
+        bootstrap_servers: str,
+        state_dir: Path | str,
+        settings: Mapping[str, Setting] | None = None,
+        *,
+        service_id: str = SERVICE_ID,
+    ) -> None:
+        self._dir = Path(state_dir)
+        self._cluster = Cluster(bootstrap_servers, settings or {})
+        self._ground = Ground(spark, self._cluster, service_id, Pace())
+        self._lock = threading.RLock()
+        self._queries: dict[str, _Query] = {}
+        self._feeds: dict[str, Feed] = {}
+        self._pushes: dict[str, PushQuery] = {}
+        self._push_count = 0
+        self._pulls = Pulls(self._ground)
+        shutil.rmtree(self._dir / "push", ignore_errors=True)
+
+    # Persistent queries
+
+    def start(self, query_id: str, plan: Plan, *, paused: bool = False) -> None:
+        """Starts a query, or goes on with it where it was: its folder knows. Returns at once but
+        for what has to be asked of the broker: where `latest` is, which topics there are."""
+        with self._lock:
+            self._cluster.make_topics(query_id, plan, self._ground.service_id)
+            query = _Query(query_id, plan, paused=paused)
+            for stage in plan.stages:
+                self._starts(query, stage)
+            self._queries[query_id] = query
+            if not paused:
+                self._begin(query)
+
+    def stop(self, query_id: str, *, keep: bool = False) -> None:
+        """Ends a query. Its checkpoint and its internal topics go with it, unless they are kept."""
+        with self._lock:
+            query = self._queries.pop(query_id, None)
+            if query is None:
+                return
+            self._end(query)
+        if not keep:
+            shutil.rmtree(self._query_dir(query_id), ignore_errors=True)
+            service_id = self._ground.service_id
+            self._cluster.delete_internal_topics(query_id, query.plan, service_id)
+
+    def pause(self, query_id: str) -> None:
+        with self._lock:
+            query = self._queries[query_id]
+            self._end(query)
+            query.paused = True
+
+    def resume(self, query_id: str) -> None:
+        """Goes on; also with a query that has FAILED."""
+        with self._lock:
+            query = self._queries[query_id]
+            self._end(query)
+            query.paused = False
+            self._begin(query)
+
+    def states(self) -> dict[str, QueryState]:
+        with self._lock:
+            queries = list(self._queries.values())
+        return {each.id: _state(each) for each in queries}
+
+    def state(self, query_id: str) -> QueryState:
+        return _state(self._queries[query_id])
+
+    @property
+    def spark_queries(self) -> int:
+        """How many Spark queries run for all of them."""
+        return self._ground.pace.running
+
+    def close(self) -> None:
+        """Stops everything; all of it can be started again."""
+        for push in list(self._pushes.values()):
+            push.close()
+        with self._lock:
+            for feed in self._feeds.values():
+                feed.close()
+            for query in self._queries.values():
+                for part in query.parts:
+                    if part.kept is not None:
+                        part.kept.stop()
+            self._queries.clear()
+            self._feeds.clear()
+
+    # Push and pull
+
+    def push(self, plan: Plan) -> PushQuery:
+        with self._lock:
+            self._push_count += 1
+            query_id = f"transient_{self._push_count}"
+        home = self._dir / "push" / query_id
+        home.mkdir(parents=True, exist_ok=True)
+
+        def forget() -> None:
+            self._pushes.pop(query_id, None)
+            service_id = self._ground.service_id
+            self._cluster.delete_internal_topics(query_id, plan, service_id)
+
+        self._cluster.make_topics(query_id, plan, self._ground.service_id)
+        query = PushQuery(query_id, plan, home, forget)
+        parts = []
+        for stage in plan.stages:
+            sink = query.take if stage is plan.sink_stage else None
+            starts = [self._start_of(each, plan) for each in stage.inputs]
+            place = home / stage.step
+            parts.append(self._kept(query_id, stage, starts, place, plan.properties, sink))
+        query.started(parts)
+        self._pushes[query_id] = query
+        for each in parts:
+            each.start()
+        return query
+
+    def pull(self, pull: Pull, tables: Mapping[str, pa.Table] | None = None) -> Answer:
+        """What Spark answers, over `tables` (rows by the name of their source) or over topics."""
+        return self._pulls.answer(pull, tables or {})
+
+    # Inside
+
+    def _query_dir(self, query_id: str) -> Path:
+        return self._dir / "queries" / quote(query_id, safe="")
+
+    def _begin(self, query: _Query) -> None:
+        query.parts = [self._part(query, stage) for stage in query.plan.stages]
+
+    def _end(self, query: _Query) -> None:
+        for part in query.parts:
+            part.stop()
+            if part.feed is not None and not part.feed.members:
+                self._close_feed(part.feed)
+        query.parts = []
+
+    def _close_feed(self, feed: Feed) -> None:
+        feed.close()
+        self._feeds = {key: each for key, each in self._feeds.items() if each is not feed}
+
+    def _part(self, query: _Query, stage: Stage) -> _Part:
+        starts = self._starts(query, stage)
+        home = self._query_dir(query.id) / stage.step
+        if stage.stateless and not stage.output.exploded:
+            return self._member(query, stage, home, starts[0])
+        properties = query.plan.properties
+        kept = self._kept(query.id, stage, starts, home / "checkpoint", properties, None)
+        kept.start()
+        return _Part(kept=kept)
+
+    def _member(self, query: _Query, stage: Stage, home: Path, start: Position | None) -> _Part:
+        source, output = stage.inputs[0], stage.output
+        feed = self._feed(source)
+        member_id = f"{quote(query.id, safe='')}/{stage.step}"
+        feed.join(
+            Member(
+                member_id,
+                self._ground.topic_of(output, query.id),
+                output.layout.to_json(),
+                member_text(output),
+                home,
+                start or {},
+                dict(query.plan.properties),
+            )
+        )
+        return _Part(feed=feed, member_id=member_id)
+
+    def _feed(self, source: Input) -> Feed:
+        text = f"{source.topic}\n{source.kind}\n{source.layout.to_json()}"
+        key = hashlib.sha256(text.encode()).hexdigest()[:16]
+        if key not in self._feeds:
+            self._feeds[key] = Feed(self._dir / "shared" / key, source, self._ground)
+        return self._feeds[key]
+
+    def _kept(
+        self,
+        query_id: str,
+        stage: Stage,
+        starts: list[Position | None],
+        checkpoint: Path,
+        properties: Mapping[str, str],
+        sink: Callable[[DataFrame, int], None] | None,
+    ) -> Kept:
+        def begin() -> StreamingQuery:
+            return self._ground.begin_stage(stage, query_id, starts, checkpoint, properties, sink)
+
+        return Kept(f"{query_id} {stage.step}", begin, self._ground.pace)
+
+    def _starts(self, query: _Query, stage: Stage) -> list[Position | None]:
+        """Where each input begins. Written down once: `latest` is when the query was made."""
+        path = self._query_dir(query.id) / stage.step / "start.json"
+        known: list[Any] | None = read_json(path)
+        if known is None:
+            known = [self._start_of(each, query.plan) for each in stage.inputs]
+            write_json(path, known)
+        return list(known)
+
+    def _start_of(self, source: Input, plan: Plan) -> Position | None:
+        """None: from the beginning, whatever that is by then."""
+        if source.internal:
+            return None
+        earliest = source.kind is SourceKind.TABLE or wants_earliest(plan.properties)
+        return self._cluster.position(source.topic, earliest=earliest)
+
+
+def _state(query: _Query) -> QueryState:
+    if query.paused:
+        return QueryState(State.PAUSED)
+    return worst(each.state() for each in query.parts)

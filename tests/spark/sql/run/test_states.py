@@ -1,0 +1,88 @@
+"""When a failed query is tried again, and what is said about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.spark.sql.run.causes import Verdict, cause_of, verdict
+from ottla.spark.sql.run.spells import Pace, member_column, wants_earliest
+from ottla.spark.sql.run.states import HEALTHY_AFTER_S, QueryState, State, Tries, worst
+
+AWAY = "KafkaError: NETWORK_EXCEPTION: no broker could be reached"
+
+
+@pytest.mark.parametrize(
+    ("cause", "expected"),
+    [
+        (AWAY, Verdict.PASSING),
+        ("ConnectionRefusedError: [Errno 111] Connection refused", Verdict.PASSING),
+        ("producer fenced", Verdict.PASSING),
+        ("KafkaError(REQUEST_TIMED_OUT)", Verdict.PASSING),
+        ("AnalysisException: [UNRESOLVED_COLUMN]", Verdict.LASTING),
+        ("UNKNOWN_TOPIC_OR_PARTITION: topic gone", Verdict.LASTING),
+        ("Some data may have been lost because ... set failOnDataLoss to false", Verdict.LASTING),
+        ("java.lang.IllegalStateException: hm", Verdict.UNKNOWN),
+    ],
+)
+def test_causes_pass_or_last(cause: str, expected: Verdict) -> None:
+    assert verdict(cause) is expected
+
+
+def test_a_passing_cause_is_tried_again_for_ever_ever_more_slowly() -> None:
+    tries = Tries()
+    waits = [tries.failed(AWAY, 1.0) for _ in range(8)]
+    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+    assert tries.failed(AWAY, HEALTHY_AFTER_S) == 1.0
+    assert tries.restarts == 9
+
+
+def test_an_unknown_cause_has_three_tries_and_a_lasting_one_none() -> None:
+    tries = Tries()
+    assert [tries.failed("hm", 0.0) for _ in range(4)] == [1.0, 2.0, 4.0, None]
+    assert Tries().failed("AnalysisException", 0.0) is None
+
+
+def test_the_innermost_python_error_is_told_first() -> None:
+    text = (
+        "[STREAM_FAILED] Query x terminated with exception\n"
+        "Traceback (most recent call last):\n"
+        '  File "a.py", line 3, in f\n'
+        "ottla.errors.KafkaError: no such thing\n"
+        "\tat org.apache.spark.Foo\n"
+    )
+    assert cause_of(text).startswith("ottla.errors.KafkaError: no such thing ([STREAM_FAILED]")
+
+
+def test_a_query_is_as_its_worst_part() -> None:
+    well, ill = QueryState(State.RUNNING, lag=3), QueryState(State.FAILED, "why", 5, 2)
+    found = worst([well, ill])
+    assert (found.state, found.cause, found.failed_ms, found.restarts) == (
+        State.FAILED,
+        "why",
+        5,
+        2,
+    )
+    assert found.lag == 3
+
+
+def test_many_queries_look_less_often() -> None:
+    pace = Pace()
+    assert pace.interval_ms({}) == 100
+    with pace.counted(), pace.counted(), pace.counted():
+        assert pace.interval_ms({}) == 300
+    assert pace.interval_ms({"commit.interval.ms": "50"}) == 50
+
+
+def test_a_query_begins_at_the_end_unless_it_is_told() -> None:
+    assert not wants_earliest({})
+    assert wants_earliest({"auto.offset.reset": "earliest"})
+    assert wants_earliest({"ksql.streams.auto.offset.reset": "EARLIEST"})
+
+
+def test_a_member_leaves_out_what_it_has_had() -> None:
+    text = member_column({"text": "struct(1)", "from": {"0": 5, "1": 7}})
+    assert text == (
+        "IF(CASE ROWPARTITION WHEN 0 THEN ROWOFFSET >= 5 WHEN 1 THEN ROWOFFSET >= 7"
+        " ELSE true END, struct(1), NULL)"
+    )
+    assert member_column({"text": "struct(1)", "from": {}}) == "struct(1)"
