@@ -23,6 +23,7 @@ VERBS = (
     "groups",
     "transactions",
     "configs",
+    "sql",
     "bench",
     "dump-log",
 )

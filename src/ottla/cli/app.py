@@ -17,12 +17,13 @@ from ottla.cli.verbs import (
     dump_log,
     groups,
     produce,
+    sql,
     topics,
     transactions,
 )
 from ottla.errors import KafkaError
 
-ORDER: Final = ("serve", "topics", "produce", "consume", "groups", "transactions", "configs")
+ORDER: Final = ("serve", "topics", "produce", "consume", "groups", "transactions", "configs", "sql")
 
 HELP = """Ottla: an event streaming platform that speaks Kafka's protocol.
 
@@ -59,6 +60,7 @@ app.add_typer(transactions.app, name="transactions")
 app.add_typer(configs.app, name="configs")
 app.command("produce", help=produce.HELP)(produce.produce)
 app.command("consume", help=consume.HELP)(consume.consume)
+app.command("sql", help=sql.HELP)(sql.sql)
 app.command("bench", help=bench.HELP)(bench.bench)
 app.command("dump-log", help=dump_log.HELP)(dump_log.dump_log)
 

@@ -1,0 +1,62 @@
+"""`help`, and `help <topic>`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+HELP: Final = {
+    "": """\
+[bold]Statements[/] end with a semicolon and may go over several lines.
+
+  SHOW STREAMS; TABLES; TOPICS; QUERIES; FUNCTIONS; TYPES; PROPERTIES; VARIABLES;
+  DESCRIBE orders; [dim]or[/] DESCRIBE orders EXTENDED; DESCRIBE FUNCTION count;
+  PRINT orders FROM BEGINNING LIMIT 3; [dim]what is in a topic[/]
+  CREATE STREAM orders (id STRING KEY, amount DOUBLE)
+    WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON', PARTITIONS=1);
+  INSERT INTO orders VALUES ('a', 5.0);
+  SELECT * FROM orders EMIT CHANGES; [dim]rows as they come, until Ctrl-C[/]
+  CREATE TABLE totals AS SELECT id, SUM(amount) AS total FROM orders GROUP BY id EMIT CHANGES;
+  SELECT * FROM totals WHERE id = 'a'; [dim]what is there now[/]
+
+[bold]The session[/]
+
+  SET 'auto.offset.reset' = 'earliest'; UNSET 'auto.offset.reset';
+  DEFINE topic = 'orders'; [dim]and then[/] ${topic} [dim]in any statement;[/] UNDEFINE topic;
+  RUN SCRIPT 'file.sql';
+
+[bold]The shell[/] (no semicolon needed)
+
+  help [dim]windows | joins | types | keys[/]    exit [dim]or Ctrl-D[/]    clear    version
+  output [dim]TABULAR | JSON[/]    server [dim]URL[/]    spool [dim]FILE | OFF[/]
+""",
+    "windows": """\
+  WINDOW TUMBLING (SIZE 1 MINUTE)
+  WINDOW TUMBLING (SIZE 1 HOUR, RETENTION 7 DAYS, GRACE PERIOD 10 MINUTES)
+  WINDOW HOPPING (SIZE 1 HOUR, ADVANCE BY 10 MINUTES)
+  WINDOW SESSION (5 MINUTES)
+Units: MILLISECONDS SECONDS MINUTES HOURS DAYS. The window stands behind FROM and its joins:
+  SELECT id, COUNT(*) FROM orders WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY id EMIT CHANGES;
+EMIT FINAL instead of EMIT CHANGES gives one row for each window, when it is over.
+""",
+    "joins": """\
+  stream and stream:  FROM a JOIN b WITHIN 1 HOUR [[GRACE PERIOD 5 MINUTES]] ON a.id = b.id
+                      WITHIN (before, after) where the two differ
+  stream and table:   FROM orders o LEFT JOIN users u ON o.user_id = u.id
+  table and table:    FROM a FULL OUTER JOIN b ON a.id = b.id
+INNER, LEFT, RIGHT and FULL OUTER; a stream and a table: INNER and LEFT.
+""",
+    "types": """\
+  BOOLEAN  INTEGER  BIGINT  DOUBLE  DECIMAL(p, s)  STRING  BYTES  DATE  TIME  TIMESTAMP
+  ARRAY<INTEGER>  MAP<STRING, DOUBLE>  STRUCT<city STRING, no INTEGER>
+  CREATE TYPE address AS STRUCT<city STRING, no INTEGER>; makes a name for one.
+Reach in by array[1], map['key'], struct->field; make one by
+  ARRAY[1, 2]  MAP('a' := 1)  STRUCT(city := 'Prague', no := 5)
+""",
+    "keys": """\
+  Enter     runs what ends with a semicolon, and begins a new line otherwise
+  Alt-Enter begins a new line always         Tab      completes
+  Up, Down  former statements                Ctrl-R   searches them
+  Right     takes what is suggested in gray  Ctrl-C   ends a query, or clears the line
+  Ctrl-D    leaves
+""",
+}

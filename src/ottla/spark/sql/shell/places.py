@@ -1,0 +1,26 @@
+"""Where the shell keeps what it keeps: in the user's state directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def history_file() -> Path:
+    return _home() / "sql_history"
+
+
+def log_file() -> Path:
+    """Of the server in the shell's own process."""
+    return _home() / "sql.log"
+
+
+def state_dir(cluster_id: str) -> Path:
+    """Of that server's queries. A cluster that is made anew counts its commands from the beginning,
+    so that what is kept for one must never be found by another."""
+    return _home() / "sql" / (cluster_id or "cluster")
+
+
+def _home() -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(state).expanduser() / "ottla"
