@@ -1,0 +1,126 @@
+"""Rows a second through the formats, and the time of a pull query; no broker, no Spark.
+
+python -m benchmarks.formats_speed
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import orjson
+import pyarrow as pa
+
+from ottla.spark.formats import Decoder, Encoder
+from ottla.spark.sql import types as t
+from ottla.spark.sql.pull import simple_pull
+from ottla.spark.sql.schema import Column, Format, Layout, Role, Schema
+from ottla.spark.sql.syntax import parse
+from ottla.spark.sql.syntax.statements import Select
+from ottla.spark.table_rows import RowReader
+from ottla.spark.table_store import ANY, Bounds, Change, Rows
+
+ROWS: Final = 100_000
+ROUNDS: Final = 5
+QUESTIONS: Final = 5_000
+
+COLUMNS: Final = (
+    Column("K", t.STRING, Role.KEY),
+    Column("ID", t.BIGINT),
+    Column("NAME", t.STRING),
+    Column("PRICE", t.DOUBLE),
+    Column("ACTIVE", t.BOOLEAN),
+    Column("COMMENT", t.STRING),
+)
+
+
+def layout_of(name: str) -> Layout:
+    return Layout(Schema(COLUMNS), Format("KAFKA"), Format(name), is_table=True)
+
+
+def json_value(number: int) -> bytes:
+    """About 120 bytes."""
+    return orjson.dumps(
+        {
+            "id": number,
+            "name": f"name {number % 1000}",
+            "price": number % 10_000 / 100,
+            "active": number % 2 == 0,
+            "comment": f"some longer text that is here for size, {number}",
+        }
+    )
+
+
+class Held:
+    """A table's rows without a topic behind them."""
+
+    def __init__(self, layout: Layout, changes: list[Change]) -> None:
+        self._reader = RowReader(layout)
+        self._store = Rows()
+        self._store.apply(changes, 0)
+
+    def get(self, keys: Any, bounds: Bounds = ANY) -> list[dict[str, Any]]:
+        wanted = [self._reader.hashed(each) for each in keys]
+        return self._reader.decoded(self._store.get(wanted, bounds))
+
+    def range(self, wanted: Any, bounds: Bounds = ANY) -> list[dict[str, Any]]:
+        found = self._store.scan(lambda key: bool(wanted((key,))), bounds)
+        return self._reader.decoded(found)
+
+    def scan(self, bounds: Bounds = ANY) -> list[dict[str, Any]]:
+        return self._reader.decoded(self._store.scan(None, bounds))
+
+
+def best(work: Callable[[], object]) -> float:
+    seconds = []
+    for _ in range(ROUNDS):
+        begin = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - begin)
+    return min(seconds)
+
+
+def formats() -> None:
+    numbers = pa.array(range(ROWS), pa.int64())
+    keys = pa.array([str(each).encode() for each in range(ROWS)], pa.binary())
+    partitions = pa.array([0] * ROWS, pa.int32())
+    values = pa.array([json_value(each) for each in range(ROWS)], pa.binary())
+    rows, _ = Decoder(layout_of("JSON")).decode(keys, values, numbers, partitions, numbers)
+    for name in ("JSON", "DELIMITED"):
+        encoder, decoder = Encoder(layout_of(name)), Decoder(layout_of(name))
+        written = encoder.encode(rows)[1]
+        given = values if name == "JSON" else written
+
+        def read(decoder: Decoder = decoder, given: pa.Array = given) -> object:
+            return decoder.decode(keys, given, numbers, partitions, numbers)
+
+        print(f"{name:10} read  {ROWS / best(read):12,.0f} rows/s")
+        print(f"{name:10} write {ROWS / best(lambda e=encoder: e.encode(rows)):12,.0f} rows/s")
+
+
+def questions() -> None:
+    changes = [Change(f"key-{n}", json_value(n), n, n) for n in range(ROWS)]
+    table = Held(layout_of("JSON"), changes)
+    for what, text in (
+        ("one key", "SELECT * FROM T WHERE K = 'key-{}';"),
+        ("one key, computed", "SELECT NAME, PRICE * 2 FROM T WHERE K = 'key-{}' AND PRICE >= 0;"),
+    ):
+        seconds = []
+        for number in range(QUESTIONS):
+            asked = text.format(number * 7 % ROWS)
+            begin = time.perf_counter()
+            (statement,) = parse(asked)
+            assert isinstance(statement, Select)
+            pull = simple_pull(statement.query, layout_of("JSON"))
+            assert pull is not None
+            assert len(pull.rows(table)) == 1
+            seconds.append(time.perf_counter() - begin)
+        seconds.sort()
+        middle, last = seconds[len(seconds) // 2], seconds[len(seconds) * 99 // 100]
+        print(f"{what:18} p50 {middle * 1000:6.2f} ms  p99 {last * 1000:6.2f} ms  of {ROWS:,} rows")
+
+
+if __name__ == "__main__":
+    formats()
+    questions()

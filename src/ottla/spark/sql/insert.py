@@ -1,0 +1,117 @@
+"""INSERT INTO ... VALUES: a row, checked, as a record of its topic."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ottla.spark.formats import Encoder
+from ottla.spark.sql.catalog import Source
+from ottla.spark.sql.errors import SqlError
+from ottla.spark.sql.expressions import constant
+from ottla.spark.sql.schema import DELETED, PSEUDO_COLUMNS, ROWTIME, Role
+from ottla.spark.sql.syntax.statements import InsertValues
+from ottla.spark.sql.types import BIGINT, SqlType, quoted
+
+Record = tuple[bytes | None, bytes | None, int]
+"""Key, value, timestamp in milliseconds."""
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Inserts:
+    """Rows of one stream or table -> records. `now_ms` is the time of rows without ROWTIME."""
+
+    def __init__(self, source: Source, *, now_ms: Callable[[], int] = _now_ms) -> None:
+        self._source = source
+        self._now_ms = now_ms
+        self._check_target()
+        self._encoder = Encoder(source.layout)
+        schema = source.schema
+        self._types: dict[str, SqlType] = {each.name: each.type for each in schema.columns}
+
+    def of_statement(self, statement: InsertValues) -> Record:
+        """Raises SqlError, in ksqlDB's words."""
+        names = self._names(statement)
+        row = {
+            name: constant(value, self._type_of(name))
+            for name, value in zip(names, statement.values, strict=True)
+        }
+        return self.of_row(row)
+
+    def of_row(self, row: Mapping[str, Any]) -> Record:
+        """Values by column name, of the types that the columns have; what is missing is NULL."""
+        source = self._source
+        for name in row:
+            self._type_of(name)
+        if source.is_table:
+            missing = [each.name for each in source.schema.key if row.get(each.name) is None]
+            if missing:
+                raise SqlError(
+                    f"Failed to insert values into '{source.name}'. Value for primary key column(s)"
+                    f" {', '.join(map(quoted, missing))} is required for tables",
+                    remedy="Give a value for each column of the primary key.",
+                )
+        timestamp_ms = row.get(ROWTIME)
+        whole = {**row, ROWTIME: self._now_ms() if timestamp_ms is None else timestamp_ms}
+        try:
+            key, value, moment = self._encoder.record({**whole, DELETED: False})
+        except ValueError as error:
+            raise SqlError(f"Failed to insert values into '{source.name}'. {error}") from None
+        assert moment is not None
+        if moment < 0:
+            raise SqlError(f"ROWTIME must not be below zero: {moment}")
+        return key, value, moment
+
+    def _names(self, statement: InsertValues) -> Sequence[str]:
+        if statement.columns:
+            for each in statement.columns:
+                self._type_of(each)
+            if len(statement.columns) != len(statement.values):
+                raise SqlError(
+                    "Expected a value for each column."
+                    f" Expected Columns: [{', '.join(map(quoted, statement.columns))}]."
+                    f" Got {len(statement.values)} values."
+                )
+            return statement.columns
+        # Headers can't be written: they are not among the columns that values are for.
+        names = [
+            each.name for each in self._source.schema.columns if each.role in (Role.KEY, Role.VALUE)
+        ]
+        if len(names) != len(statement.values):
+            raise SqlError(
+                "Expected a value for each column."
+                f" Expected Columns: [{', '.join(map(quoted, names))}]."
+                f" Got {len(statement.values)} values.",
+                remedy="Or name the columns that there are values for: INSERT INTO"
+                f" {quoted(self._source.name)} ({', '.join(map(quoted, names[:2]))}) VALUES ...",
+            )
+        return names
+
+    def _type_of(self, name: str) -> SqlType:
+        if name == ROWTIME:
+            return BIGINT
+        column = self._source.schema.find(name)
+        if column is not None and column.role in (Role.HEADER, Role.HEADERS):
+            raise SqlError(
+                f"Cannot insert into HEADER columns: {quoted(name)}",
+                remedy="Leave the column out.",
+            )
+        if name in PSEUDO_COLUMNS or column is None:
+            known = ", ".join(quoted(each) for each in self._types)
+            raise SqlError(
+                f"Column name {quoted(name)} does not exist.", remedy=f"There are: {known}."
+            )
+        return column.type
+
+    def _check_target(self) -> None:
+        source = self._source
+        if source.read_only:
+            raise SqlError(
+                f"Cannot insert values into read-only {source.kind.value.lower()}: {source.name}"
+            )
+        if source.is_windowed:
+            raise SqlError("Cannot insert values into windowed stream/table!")

@@ -1,0 +1,316 @@
+"""Pull queries of the simple kind: answered in milliseconds from a table in memory.
+
+The WHERE clause is read twice. Once for the way to the rows: keys to be looked up, keys to be
+chosen by their columns alone, bounds of windows. And once as it is, over every row that was found
+that way; so that a way that is too wide costs time and never a wrong row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import islice, product
+from typing import Any, Final, Protocol
+
+from sqlglot import exp
+
+from ottla.spark.sql.errors import SqlError
+from ottla.spark.sql.evaluate import (
+    Evaluate,
+    NotSimple,
+    constant_beside,
+    evaluator,
+    is_constant,
+)
+from ottla.spark.sql.expressions import Scope, condition, typed
+from ottla.spark.sql.schema import (
+    PSEUDO_COLUMNS,
+    WINDOW_BOUNDS,
+    WINDOWEND,
+    WINDOWSTART,
+    Column,
+    Layout,
+)
+from ottla.spark.sql.syntax.statements import Query, SelectItem
+from ottla.spark.sql.types import Kind, SqlType, spark_name
+from ottla.spark.table_store import ANY, BOUND_MAX, Bounds
+
+KEYS_MAX: Final = 100_000
+"""More combinations of key columns than this are sooner found by looking at every row."""
+
+Row = Mapping[str, Any]
+Wanted = dict[str, list[Any]]
+"""Values that key columns must have, one of each."""
+
+
+class Rows(Protocol):
+    """What a table has to give: `ottla.spark.tables.Table`."""
+
+    def get(self, keys: Iterable[Sequence[Any]], bounds: Bounds = ...) -> list[dict[str, Any]]: ...
+
+    def range(self, wanted: Any, bounds: Bounds = ...) -> list[dict[str, Any]]: ...
+
+    def scan(self, bounds: Bounds = ...) -> list[dict[str, Any]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SimplePull:
+    """`keys`: those to look up; None: others have to be looked at, all those that `chosen` says."""
+
+    columns: tuple[Column, ...]
+    items: tuple[Evaluate, ...]
+    where: Evaluate | None = None
+    limit: int | None = None
+    keys: tuple[tuple[Any, ...], ...] | None = None
+    key_names: tuple[str, ...] = ()
+    chosen: Evaluate | None = None
+    bounds: Bounds = field(default=ANY)
+
+    def rows(self, table: Rows) -> list[tuple[Any, ...]]:
+        return list(islice(self._rows(table), self.limit))
+
+    def _rows(self, table: Rows) -> Iterator[tuple[Any, ...]]:
+        for row in self._found(table):
+            if self.where is None or self.where(row) is True:
+                yield tuple(each(row) for each in self.items)
+
+    def _found(self, table: Rows) -> list[dict[str, Any]]:
+        if self.keys is not None:
+            return table.get(self.keys, self.bounds)
+        chosen, names = self.chosen, self.key_names
+        if chosen is None:
+            return table.scan(self.bounds)
+        return table.range(
+            lambda key: chosen(dict(zip(names, key, strict=True))) is True, self.bounds
+        )
+
+
+def simple_pull(query: Query, layout: Layout) -> SimplePull | None:
+    """None: this is for Spark. SqlError: it is wrong, for whomever."""
+    if not _is_plain(query) or not layout.is_table:
+        return None
+    assert query.source is not None
+    scope = _scope(layout, query.source.alias or query.source.name)
+    items = list(_items(query.select, layout, scope))
+    columns = tuple(Column(name, typed(node, scope)) for name, node in items)
+    if query.where is not None:
+        condition(query.where, scope)
+    try:
+        evaluators = tuple(evaluator(node, scope) for _, node in items)
+        where = evaluator(query.where, scope) if query.where is not None else None
+    except NotSimple:
+        return None
+    return _with_way(
+        SimplePull(columns, evaluators, where, query.limit), query.where, layout, scope
+    )
+
+
+def _is_plain(query: Query) -> bool:
+    beyond = (query.beyond, query.joins, query.window, query.group_by, query.partition_by)
+    return query.source is not None and query.emit is None and not any((*beyond, query.having))
+
+
+def _scope(layout: Layout, alias: str) -> Scope:
+    hidden = {**PSEUDO_COLUMNS, **(WINDOW_BOUNDS if layout.windowed else {})}
+    types = {**hidden, **{each.name: each.type for each in layout.schema.columns}}
+    return Scope({(alias, name): (type_, spark_name(name)) for name, type_ in types.items()})
+
+
+# -- the select list
+
+
+def _items(
+    select: Sequence[SelectItem], layout: Layout, scope: Scope
+) -> Iterator[tuple[str, exp.Expression]]:
+    """Names and expressions, stars written out; what has no name is KSQL_COL_n."""
+    taken = {each.alias for each in select if each.alias}
+    free = (name for n in range(len(select) + len(taken)) if (name := f"KSQL_COL_{n}") not in taken)
+    for each in select:
+        if each.star_of is None:
+            assert each.expression is not None
+            yield each.alias or _own_name(each.expression) or next(free), each.expression
+        elif isinstance(each.star_of, str):
+            yield from _star(each.star_of, layout, scope)
+        else:
+            yield from _struct_star(each.star_of, scope)
+
+
+def _own_name(node: exp.Expression) -> str:
+    if isinstance(node, exp.Column):
+        return str(node.name)
+    return str(node.expression.name) if isinstance(node, exp.Dot) else ""
+
+
+def _star(of: str, layout: Layout, scope: Scope) -> Iterator[tuple[str, exp.Expression]]:
+    aliases = {alias for alias, _ in scope.columns}
+    if of and of not in aliases:
+        raise SqlError(
+            f"'{of}' is not a valid stream/table name or alias.",
+            remedy=f"Those of this query: {', '.join(aliases)}.",
+        )
+    names = [each.name for each in layout.schema.columns]
+    if layout.windowed:
+        keys = len(layout.schema.key)
+        names[keys:keys] = WINDOW_BOUNDS
+    for name in names:
+        yield name, exp.Column(this=exp.Identifier(this=name, quoted=False))
+
+
+def _struct_star(of: exp.Expression, scope: Scope) -> Iterator[tuple[str, exp.Expression]]:
+    type_ = typed(of, scope)
+    if type_.kind is not Kind.STRUCT:
+        raise SqlError(
+            f"Cannot expand ->*: it is {type_}, not a STRUCT.",
+            remedy="Only the fields of a STRUCT can be written as ->*.",
+        )
+    for each in type_.fields:
+        name = exp.Identifier(this=each.name, quoted=False)
+        yield each.name, exp.Dot(this=of.copy(), expression=name)
+
+
+# -- the way to the rows
+
+
+def _with_way(
+    pull: SimplePull, where: exp.Expression | None, layout: Layout, scope: Scope
+) -> SimplePull:
+    if where is None:
+        return pull
+    names = {each.name: each.type for each in layout.schema.key}
+    parts = list(conjuncts(where))
+    bounds = _bounds(parts, scope) if layout.windowed else ANY
+    keys = _keys(lookups(where, names, scope), tuple(names))
+    if keys is not None:
+        return replace(pull, keys=keys, bounds=bounds)
+    own = [each for each in parts if _columns(each) and _columns(each) <= set(names)]
+    chosen = None
+    if own:
+        whole = own[0]
+        for each in own[1:]:
+            whole = exp.And(this=whole.copy(), expression=each.copy())
+        chosen = evaluator(whole, scope)
+    return replace(pull, key_names=tuple(names), chosen=chosen, bounds=bounds)
+
+
+def conjuncts(node: exp.Expression) -> Iterator[exp.Expression]:
+    if isinstance(node, exp.Paren):
+        yield from conjuncts(node.this)
+    elif isinstance(node, exp.And):
+        yield from conjuncts(node.this)
+        yield from conjuncts(node.expression)
+    else:
+        yield node
+
+
+def _columns(node: exp.Expression) -> set[str]:
+    return {each.name for each in node.find_all(exp.Column)}
+
+
+def lookups(node: exp.Expression, keys: Mapping[str, SqlType], scope: Scope) -> list[Wanted] | None:
+    """What key columns must be for this to be true: one of the list. None: nothing is known."""
+    if isinstance(node, exp.Paren):
+        return lookups(node.this, keys, scope)
+    if isinstance(node, exp.And):
+        left = lookups(node.this, keys, scope)
+        right = lookups(node.expression, keys, scope)
+        if left is None or right is None:
+            return right if left is None else left
+        if len(left) * len(right) > KEYS_MAX:
+            return left
+        return [both for one, two in product(left, right) if (both := _both(one, two)) is not None]
+    if isinstance(node, exp.Or):
+        left = lookups(node.this, keys, scope)
+        right = lookups(node.expression, keys, scope)
+        return None if left is None or right is None else left + right
+    return _lookup(node, keys, scope)
+
+
+def _both(one: Wanted, two: Wanted) -> Wanted | None:
+    merged = dict(one)
+    for name, values in two.items():
+        merged[name] = (
+            [each for each in merged[name] if each in values] if name in merged else values
+        )
+        if not merged[name]:
+            return None
+    return merged
+
+
+def _lookup(node: exp.Expression, keys: Mapping[str, SqlType], scope: Scope) -> list[Wanted] | None:
+    column, values = _equality(node)
+    if column is None or column.name not in keys or not all(map(is_constant, values)):
+        return None
+    if any(isinstance(each, exp.Null) for each in values):
+        return None
+    try:
+        return [{column.name: [constant_beside(each, column, scope) for each in values]}]
+    except NotSimple:
+        return None
+
+
+def _equality(node: exp.Expression) -> tuple[exp.Column | None, list[exp.Expression]]:
+    if isinstance(node, exp.In) and isinstance(node.this, exp.Column):
+        return node.this, list(node.expressions)
+    if isinstance(node, exp.EQ):
+        for column, other in ((node.this, node.expression), (node.expression, node.this)):
+            if isinstance(column, exp.Column):
+                return column, [other]
+    return None, []
+
+
+def _keys(
+    wanted: list[Wanted] | None, names: tuple[str, ...]
+) -> tuple[tuple[Any, ...], ...] | None:
+    if wanted is None or not all(set(each) == set(names) for each in wanted):
+        return None
+    found: list[tuple[Any, ...]] = []
+    for each in wanted:
+        found += islice(product(*(each[name] for name in names)), KEYS_MAX + 1)
+        if len(found) > KEYS_MAX:
+            return None
+    return tuple(found)
+
+
+def _bounds(parts: Iterable[exp.Expression], scope: Scope) -> Bounds:
+    """Of WINDOWSTART and WINDOWEND, where they are compared with constants."""
+    low = {WINDOWSTART: 0, WINDOWEND: 0}
+    high = {WINDOWSTART: BOUND_MAX, WINDOWEND: BOUND_MAX}
+    for name, kind, value in _window_comparisons(parts, scope):
+        if kind in (exp.EQ, exp.GTE, exp.GT):
+            low[name] = max(low[name], value + (kind is exp.GT))
+        if kind in (exp.EQ, exp.LTE, exp.LT):
+            high[name] = min(high[name], value - (kind is exp.LT))
+    return Bounds(low[WINDOWSTART], high[WINDOWSTART], low[WINDOWEND], high[WINDOWEND])
+
+
+def _window_comparisons(
+    parts: Iterable[exp.Expression], scope: Scope
+) -> Iterator[tuple[str, type[exp.Expression], int]]:
+    for each in parts:
+        sides: list[tuple[exp.Expression, type[exp.Expression], exp.Expression]] = []
+        if isinstance(each, exp.Between):
+            sides = [
+                (each.this, exp.GTE, each.args["low"]),
+                (each.this, exp.LTE, each.args["high"]),
+            ]
+        elif type(each) in MIRRORED:
+            sides = [
+                (each.this, type(each), each.expression),
+                (each.expression, MIRRORED[type(each)], each.this),
+            ]
+        for column, kind, value in sides:
+            if not isinstance(column, exp.Column) or column.name not in WINDOW_BOUNDS:
+                continue
+            if is_constant(value):
+                with suppress(NotSimple):
+                    yield column.name, kind, int(constant_beside(value, column, scope))
+
+
+MIRRORED: Final[dict[type[exp.Expression], type[exp.Expression]]] = {
+    exp.EQ: exp.EQ,
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+}
