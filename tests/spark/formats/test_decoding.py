@@ -71,7 +71,7 @@ def columns_of(rows: list[dict[str, Any]], *names: str) -> list[Any]:
     return [tuple(row[name] for name in names) for row in rows]
 
 
-@pytest.mark.parametrize("repeat", [1, 50], ids=["few", "many"])
+@pytest.mark.parametrize("repeat", [1, 400], ids=["few", "many"])
 def test_field_names_match_whatever_their_case(repeat: int) -> None:
     layout = layout_of(Column("ID", t.INTEGER), Column("name", t.STRING))
     values: list[bytes | None] = [
@@ -97,7 +97,7 @@ def test_regular_objects_are_read_the_same_in_numbers() -> None:
     )
     value = b'{"a":1,"b":-1,"c":1,"d":1001,"e":"YQ==","f":1.5,"g":["x",null],'
     value += b'"h":true,\n "more":{"x":1}}'
-    rows, bad = decode(layout, [value] * 100)
+    rows, bad = decode(layout, [value] * 600)
     assert not bad
     assert (
         columns_of(rows, *"ABCDEFGH")
@@ -113,7 +113,7 @@ def test_regular_objects_are_read_the_same_in_numbers() -> None:
                 True,
             )
         ]
-        * 100
+        * 600
     )
 
 
@@ -147,7 +147,7 @@ def test_text_is_a_number_where_a_number_is_wanted() -> None:
     ]
 
 
-@pytest.mark.parametrize("repeat", [1, 50], ids=["few", "many"])
+@pytest.mark.parametrize("repeat", [1, 400], ids=["few", "many"])
 def test_what_does_not_fit_is_left_out_and_told_of(repeat: int) -> None:
     layout = layout_of(
         Column("I", t.INTEGER), Column("B", t.BOOLEAN), Column("A", t.array(t.INTEGER))
@@ -183,21 +183,21 @@ def test_what_does_not_fit_is_left_out_and_told_of(repeat: int) -> None:
 
 def test_numbers_that_json_has_not_are_not_taken_in_numbers_either() -> None:
     layout = layout_of(Column("D", t.DOUBLE))
-    rows, bad = decode(layout, [b'{"D":1}'] * 99 + [b'{"D":NaN}'])
-    assert (len(rows), len(bad)) == (99, 1)
+    rows, bad = decode(layout, [b'{"D":1}'] * 999 + [b'{"D":NaN}'])
+    assert (len(rows), len(bad)) == (999, 1)
 
 
 @pytest.mark.parametrize("tail", [b'{"S":"\\ud800"}', b'{"S":"\xff"}'])
 def test_text_that_is_not_unicode_is_bad(tail: bytes) -> None:
     layout = layout_of(Column("S", t.STRING), Column("X", t.decimal(4, 2)))
     rows, bad = Decoder(layout).decode(
-        pa.nulls(50, pa.binary()),
-        pa.array([b'{"S":"a"}'] * 49 + [tail], pa.binary()),
-        *[pa.array(range(50), pa.int64())] * 1,
-        pa.array([0] * 50, pa.int32()),
-        pa.array(range(50), pa.int64()),
+        pa.nulls(1000, pa.binary()),
+        pa.array([b'{"S":"a"}'] * 999 + [tail], pa.binary()),
+        pa.array(range(1000), pa.int64()),
+        pa.array([0] * 1000, pa.int32()),
+        pa.array(range(1000), pa.int64()),
     )
-    assert (rows.num_rows, [each.offset for each in bad]) == (49, [49])
+    assert (rows.num_rows, [each.offset for each in bad]) == (999, [999])
 
 
 def test_tombstones_and_json_null() -> None:
@@ -239,6 +239,40 @@ def test_kafka_numbers_have_one_size() -> None:
         "Size of data received by BIGINT is not 8 but 4",
         "Size of data received by BIGINT is not 8 but 0",
     ]
+
+
+@pytest.mark.parametrize("number", [10**15, -(10**14)])
+def test_years_that_nobody_has_a_date_for_are_bad(number: int) -> None:
+    layout = layout_of(Column("T", t.TIMESTAMP), Column("D", t.DATE))
+    values: list[bytes | None] = [b'{"T":1,"D":1}'] * 600
+    rows, bad = decode(layout, [*values, b'{"T":%d}' % number, b'{"D":%d}' % (number // 10**7)])
+    assert (len(rows), len(bad)) == (600, 2)
+
+
+def test_delimited_numbers_as_java_reads_them() -> None:
+    kinds = (t.INTEGER, t.DOUBLE, t.BOOLEAN, t.BIGINT)
+    columns = [Column(name, kind) for name, kind in zip("ABCD", kinds, strict=True)]
+    layout = layout_of(*columns, value_format=Format("DELIMITED"))
+    values: list[bytes | None] = [
+        b"1,1.5,true,-9223372036854775808",
+        b"+2,1e3,TRUE,5",
+        b",,,",
+        b"0x1F,1,true,1",
+        b" 1,1,true,1",
+        b"1, 2.5f ,yes,1",
+        b"1_0,1,true,1",
+        b"2147483648,1,true,1",
+        b"1,nan,true,1",
+        b"1,1,true,9223372036854775808",
+    ]
+    rows, bad = decode(layout, values)
+    assert columns_of(rows, *"ABCD") == [
+        (1, 1.5, True, -(2**63)),
+        (2, 1000.0, True, 5),
+        (None, None, None, None),
+        (1, 2.5, False, 1),
+    ]
+    assert [each.offset for each in bad] == [3, 4, 6, 7, 8, 9]
 
 
 def test_delimited_fields() -> None:

@@ -12,13 +12,13 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ottla.spark.formats import scalars
-from ottla.spark.formats.arrow import arrow_array, epoch_ms
+from ottla.spark.formats import json_text, scalars
+from ottla.spark.formats.arrow import arrow_array, arrow_type
 from ottla.spark.formats.half import Problems, unsupported
-from ottla.spark.formats.json_text import double_text
 from ottla.spark.sql.schema import Column
 from ottla.spark.sql.types import Kind, SqlType
 
@@ -26,6 +26,12 @@ WHOLE: Final = re.compile(r"[+-]?[0-9]+")
 POINT: Final = re.compile(
     r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)[fFdD]?"
 )
+QUOTED: Final = r'["\r\n]'
+PLAIN_NUMBERS: Final = {
+    Kind.INTEGER: r"^-?[0-9]{1,10}$",
+    Kind.BIGINT: r"^-?[0-9]{1,19}$",
+    Kind.DOUBLE: r"^-?[0-9]+(\.[0-9]+)?$",
+}
 FIELD_BYTES_MAX: Final = 1 << 30
 
 
@@ -45,22 +51,41 @@ class Delimited:
 
     def read(self, data: pa.Array) -> tuple[list[pa.Array], Problems]:
         problems: Problems = {}
-        fields: list[list[Any]] = []
-        nothing: list[Any] = [None] * len(self._columns)
-        for row, each in enumerate(data.to_pylist()):
-            try:
-                fields.append(self._split(each))
-            except ValueError as error:
-                problems[row] = str(error)
-                fields.append(nothing)
-        if not fields:
-            return [arrow_array([], each.type) for each in self._columns], problems
-        columns = zip(*fields, strict=True)
+        texts = self._split_all(data)
+        if texts is None:
+            texts = self._split_singly(data.to_pylist(), problems)
         arrays = [
             _column(values, each.type, parse, problems)
-            for values, each, parse in zip(columns, self._columns, self._parsers, strict=True)
+            for values, each, parse in zip(texts, self._columns, self._parsers, strict=True)
         ]
         return arrays, problems
+
+    def _split_all(self, data: pa.Array) -> list[pa.Array] | None:
+        """The fields of lines without quotes, all with the right count; else None."""
+        count = len(self._columns)
+        try:
+            texts = data.cast(pa.string())
+        except pa.ArrowInvalid:
+            return None
+        if not count or not len(data) or pc.any(pc.match_substring_regex(texts, QUOTED)).as_py():
+            return None
+        fields = pc.split_pattern(texts, self._delimiter)
+        if not pc.all(pc.equal(pc.list_value_length(fields), count)).as_py():
+            return None
+        flat = fields.flatten()
+        return [flat.take(pa.array(np.arange(n, len(flat), count))) for n in range(count)]
+
+    def _split_singly(self, data: list[bytes], problems: Problems) -> list[pa.Array]:
+        rows: list[Sequence[str | None]] = []
+        nothing = [None] * len(self._columns)
+        for row, each in enumerate(data):
+            try:
+                rows.append(self._split(each))
+            except ValueError as error:
+                problems[row] = str(error)
+                rows.append(nothing)
+        columns = zip(*rows, strict=True) if rows else [()] * len(self._columns)
+        return [pa.array(each, pa.string()) for each in columns]
 
     def read_row(self, data: bytes) -> list[Any]:
         return [
@@ -131,15 +156,15 @@ def _character_class(character: str) -> str:
 
 
 def _column(
-    values: Sequence[str | None],
-    type_: SqlType,
-    parse: Callable[[str], Any],
-    problems: Problems,
+    texts: pa.Array, type_: SqlType, parse: Callable[[str], Any], problems: Problems
 ) -> pa.Array:
-    if type_.kind is Kind.STRING:
-        return pa.array([each or None for each in values], pa.string())
+    texts = pc.if_else(pc.equal(texts, ""), None, texts)
+    try:
+        return _cast(texts, type_)
+    except (pa.ArrowInvalid, NotAll):
+        pass
     parsed: list[Any] = []
-    for row, each in enumerate(values):
+    for row, each in enumerate(texts.to_pylist()):
         value = None
         if each:
             try:
@@ -148,6 +173,22 @@ def _column(
                 problems.setdefault(row, str(error))
         parsed.append(value)
     return arrow_array(parsed, type_)
+
+
+class NotAll(Exception):
+    """Some texts want a closer look."""
+
+
+def _cast(texts: pa.Array, type_: SqlType) -> pa.Array:
+    """All at once, where Arrow takes them just as `_parser` would."""
+    if type_.kind is Kind.STRING:
+        return texts
+    if type_.kind is Kind.BOOLEAN:
+        return pc.equal(pc.utf8_lower(texts), "true")
+    pattern = PLAIN_NUMBERS.get(type_.kind)
+    if pattern is None or pc.all(pc.match_substring_regex(texts, pattern)).as_py() is False:
+        raise NotAll
+    return texts.cast(arrow_type(type_))
 
 
 def _parser(type_: SqlType) -> Callable[[str], Any]:
@@ -173,10 +214,11 @@ def _point(text: str) -> float:
 def _texts(column: pa.Array, type_: SqlType) -> pa.Array:
     """As text, null where the value is."""
     kind = type_.kind
-    if kind in (Kind.STRING, Kind.BOOLEAN, Kind.INTEGER, Kind.BIGINT):
-        return column.cast(pa.string())
-    if kind is Kind.TIMESTAMP:
-        return epoch_ms(column).cast(pa.string())
+    if kind is Kind.STRING:
+        return column
+    finite = kind is not Kind.DOUBLE or pc.all(pc.is_finite(column)).as_py() is not False
+    if kind is not Kind.BYTES and finite:
+        return json_text.WRITERS[kind](column)
     write = WRITERS[kind]
     values = column.to_pylist()
     return pa.array([None if each is None else write(each) for each in values], pa.string())
@@ -198,7 +240,7 @@ WRITERS: Final[dict[Kind, Callable[[Any], str]]] = {
     Kind.BOOLEAN: lambda value: "true" if value else "false",
     Kind.INTEGER: str,
     Kind.BIGINT: str,
-    Kind.DOUBLE: lambda value: (double_text(float(value)) or "").strip('"'),
+    Kind.DOUBLE: lambda value: (json_text.double_text(float(value)) or "").strip('"'),
     Kind.STRING: str,
     Kind.BYTES: scalars.base64_of,
     Kind.DECIMAL: scalars.plain_decimal,

@@ -8,6 +8,7 @@ DECIMAL, or a number as text, wants it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 import orjson
@@ -90,11 +91,16 @@ class Json:
         self, data: list[bytes], parse: Callable[[bytes], Any], converters: Sequence[Convert]
     ) -> tuple[list[pa.Array], Problems]:
         problems: Problems = {}
-        rows = []
+        rows: list[Sequence[Any]] = []
         nothing = [None] * len(self._columns)
+        shape: tuple[str, ...] | None = None
+        pick: Convert = self._picked
         for row, each in enumerate(data):
             try:
-                rows.append(self._picked(parse(each)))
+                parsed = parse(each)
+                if type(parsed) is dict and shape != (here := tuple(parsed)):
+                    shape, pick = here, self._picker(here)
+                rows.append(pick(parsed) if type(parsed) is dict else self._picked(parsed))
             except ValueError as error:
                 problems[row] = f"not valid JSON for this: {error}"
                 rows.append(nothing)
@@ -113,6 +119,15 @@ class Json:
             raise ValueError("a JSON object is expected")
         found = self._names.of(tuple(parsed))
         return [None if each is None else parsed[each] for each in found]
+
+    def _picker(self, shape: tuple[str, ...]) -> Convert:
+        """What picks the columns' values of all objects with these names."""
+        found = self._names.of(shape)
+        if not self._wrapped or len(found) < 2:
+            return self._picked
+        if None not in found:
+            return itemgetter(*found)
+        return lambda parsed: [None if each is None else parsed[each] for each in found]
 
     # Writing
 

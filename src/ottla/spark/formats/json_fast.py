@@ -1,4 +1,4 @@
-"""Many JSON objects at once, by Arrow's own reader: four times as fast as one by one.
+"""Many JSON objects at once, by Arrow's own reader: several times as fast as one by one.
 
 It is for the regular case only. It knows names as they are spelled and types as they should be;
 whatever is different, in one object, makes `read` give None, and all are read one by one.
@@ -15,18 +15,15 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from ottla.spark.formats import scalars
-from ottla.spark.formats.arrow import arrow_type
-from ottla.spark.formats.json_values import Names
+from ottla.spark.formats.arrow import arrow_type, has_map
 from ottla.spark.sql.schema import Column
-from ottla.spark.sql.types import Kind, SqlType
+from ottla.spark.sql.types import Field, Kind, SqlType
 
 ROWS_MIN: Final = 512  # fewer are sooner read one by one
 BYTES_MAX: Final = 1 << 30
 WAIT_MAX: Final = 64
+SAMPLES: Final = 8
 
-AS_WRITTEN: Final = frozenset(
-    {Kind.BOOLEAN, Kind.INTEGER, Kind.BIGINT, Kind.DOUBLE, Kind.STRING, Kind.DECIMAL}
-)
 WIRE: Final = {
     Kind.DATE: pa.int32(),
     Kind.TIME: pa.int64(),
@@ -35,15 +32,17 @@ WIRE: Final = {
 }
 
 
+class Irregular(ValueError):
+    """Not for this reader."""
+
+
 class FastReader:
     """After each failure it lets batches pass before it tries again: twice as many each time."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
-        self._columns = tuple(columns)
-        self._names = Names([each.name for each in columns])
-        self._folded = {each.name.upper() for each in columns}
-        self._able = bool(columns) and all(_fits(each.type) for each in columns)
-        self._able = self._able and len(self._folded) == len(columns)
+        self._fields = tuple(Field(each.name, each.type) for each in columns)
+        self._able = bool(columns) and not any(has_map(each.type) for each in columns)
+        self._able = self._able and _are_distinct(self._fields)
         self._wait = 0
         self._pass_by = 0
 
@@ -63,45 +62,52 @@ class FastReader:
             texts = data.cast(pa.string())  # the reader itself does not look for bad UTF-8
             if not pc.all(pc.starts_with(texts, "{")).as_py():
                 return None
-            spelled = self._spelled(data[0].as_py())
-            table = _read(data, _wire_schema(self._columns, spelled))
-            if table is None or self._is_spelled_otherwise(table.column_names, spelled):
-                return None
+            samples = [orjson.loads(each) for each in data[:SAMPLES].to_pylist()]
+            wire = pa.schema(_wire_fields(self._fields, samples))
+            table = _read(data, wire)
+            found = dict(zip(table.column_names, table.columns, strict=True))
             return [
-                _finished(table.column(name).combine_chunks(), each.type)
-                for name, each in zip(spelled, self._columns, strict=True)
+                _finished(_the_one(found, each.name).combine_chunks(), each.type)
+                for each in self._fields
             ]
         except (pa.ArrowException, ValueError):
             return None
 
-    def _spelled(self, first: bytes) -> list[str]:
-        found = self._names.of(tuple(orjson.loads(first)))
-        return [name or column.name for name, column in zip(found, self._columns, strict=True)]
 
-    def _is_spelled_otherwise(self, names: Sequence[str], spelled: Sequence[str]) -> bool:
-        others = set(names) - set(spelled)
-        return any(each.upper() in self._folded for each in others)
+def _are_distinct(fields: Sequence[Field]) -> bool:
+    """Two fields that differ in case only are matched by exact names: not here."""
+    inner = [each.type for each in fields]
+    inner += [each.element for each in inner if each.element is not None]
+    distinct = len({each.name.upper() for each in fields}) == len(fields)
+    return distinct and all(_are_distinct(each.fields) for each in inner if each.fields)
 
 
-def _fits(type_: SqlType) -> bool:
+def _wire_fields(fields: Sequence[Field], samples: Sequence[Any]) -> list[pa.Field]:
+    """What to ask the reader for: the names as the first objects spell them."""
+    spelled = {name.upper(): name for each in reversed(samples) for name in each}
+    return [
+        pa.field(
+            name := spelled.get(each.name.upper(), each.name),
+            _wire_type(each.type, [sample.get(name) for sample in samples]),
+        )
+        for each in fields
+    ]
+
+
+def _wire_type(type_: SqlType, samples: Sequence[Any]) -> pa.DataType:
+    if type_.kind is Kind.STRUCT:
+        objects = [each for each in samples if isinstance(each, dict)]
+        return pa.struct(_wire_fields(type_.fields, objects))
     if type_.kind is Kind.ARRAY:
         assert type_.element is not None
-        return type_.element.kind in AS_WRITTEN
-    return type_.kind in AS_WRITTEN or type_.kind in WIRE
+        elements = [value for each in samples if isinstance(each, list) for value in each[:1]]
+        return pa.list_(pa.field("element", _wire_type(type_.element, elements)))
+    return WIRE.get(type_.kind) or arrow_type(type_)
 
 
-def _wire_schema(columns: Sequence[Column], spelled: Sequence[str]) -> pa.Schema:
-    return pa.schema(
-        [
-            (name, WIRE.get(each.type.kind) or arrow_type(each.type))
-            for name, each in zip(spelled, columns, strict=True)
-        ]
-    )
-
-
-def _read(data: pa.Array, schema: pa.Schema) -> pa.Table | None:
-    """One row for each value, or None: every value begins with a brace, so that none gives no
-    row, and as many rows as values are one of each."""
+def _read(data: pa.Array, schema: pa.Schema) -> pa.Table:
+    """One row for each value: every value begins with a brace, so that none gives no row, and as
+    many rows as values are one of each."""
     joined = b"\n".join(data.to_pylist())
     table = pj.read_json(
         pa.BufferReader(joined),
@@ -110,29 +116,60 @@ def _read(data: pa.Array, schema: pa.Schema) -> pa.Table | None:
             explicit_schema=schema, unexpected_field_behavior="infer", newlines_in_values=True
         ),
     )
-    return table if table.num_rows == len(data) else None
+    if table.num_rows != len(data):
+        raise Irregular
+    return table
+
+
+def _the_one(found: dict[str, Any], name: str) -> Any:
+    """The column of this name; Irregular if some objects spell it otherwise than others."""
+    one, *others = [each for each in found if each.upper() == name.upper()]
+    if others:
+        raise Irregular
+    return found[one]
 
 
 def _finished(array: pa.Array, type_: SqlType) -> pa.Array:
     """Raises ValueError or ArrowInvalid for what is no value of this type."""
-    if type_.kind is Kind.DOUBLE and pc.all(pc.is_finite(array)).as_py() is False:
-        raise ValueError("NaN and Infinity are not JSON")
-    if type_.kind is Kind.TIMESTAMP:
-        return array.cast(pa.timestamp("ms", "UTC")).cast(arrow_type(type_))
-    if type_.kind is Kind.DATE:
-        return array.cast(pa.date32())
-    if type_.kind is Kind.TIME:
-        return _times(array)
-    if type_.kind is Kind.BYTES:
-        return pa.array([_bytes(each) for each in array.to_pylist()], pa.binary())
+    match type_.kind:
+        case Kind.DOUBLE if pc.all(pc.is_finite(array)).as_py() is False:
+            raise Irregular  # NaN and Infinity are not JSON
+        case Kind.TIMESTAMP:
+            _check(array, scalars.TIMESTAMP_MIN_MS, scalars.TIMESTAMP_MAX_MS)
+            return array.cast(pa.timestamp("ms", "UTC")).cast(arrow_type(type_))
+        case Kind.DATE:
+            _check(array, scalars.DATE_MIN, scalars.DATE_MAX)
+            return array.cast(pa.date32())
+        case Kind.TIME:
+            _check(array, 0, scalars.DAY_MS - 1)
+            return pc.multiply(array, 1_000_000).cast(pa.time64("ns"))
+        case Kind.BYTES:
+            return pa.array([_bytes(each) for each in array.to_pylist()], pa.binary())
+        case Kind.STRUCT:
+            return _struct(array, type_)
+        case Kind.ARRAY:
+            assert type_.element is not None
+            values = _finished(array.values, type_.element)
+            mask = array.is_null() if array.null_count else None
+            return pa.ListArray.from_arrays(
+                array.offsets, values, type=arrow_type(type_), mask=mask
+            )
     return array
 
 
-def _times(array: pa.Array) -> pa.Array:
-    bounds = pc.min_max(array).as_py()
-    if bounds["min"] is not None and not 0 <= bounds["min"] <= bounds["max"] < scalars.DAY_MS:
-        raise ValueError("not a time of day")
-    return pc.multiply(array, 1_000_000).cast(pa.time64("ns"))
+def _struct(array: pa.Array, type_: SqlType) -> pa.Array:
+    found = {each.name: array.field(number) for number, each in enumerate(array.type)}
+    return pa.StructArray.from_arrays(
+        [_finished(_the_one(found, each.name), each.type) for each in type_.fields],
+        fields=list(arrow_type(type_)),
+        mask=array.is_null() if array.null_count else None,
+    )
+
+
+def _check(numbers: pa.Array, smallest: int, largest: int) -> None:
+    bounds = pc.min_max(numbers).as_py()
+    if bounds["min"] is not None and not smallest <= bounds["min"] <= bounds["max"] <= largest:
+        raise Irregular
 
 
 def _bytes(text: Any) -> bytes | None:

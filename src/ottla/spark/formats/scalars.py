@@ -12,6 +12,10 @@ from typing import Final
 EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 FIRST_DAY: Final = dt.date(1970, 1, 1)
 DAY_MS: Final = 24 * 60 * 60 * 1000
+TIMESTAMP_MIN_MS: Final = -62_135_596_800_000  # the years 1 to 9999, which Python's dates have
+TIMESTAMP_MAX_MS: Final = 253_402_300_799_999
+DATE_MIN: Final = -719_162
+DATE_MAX: Final = 2_932_896
 INTEGER_MAX: Final = 2**31 - 1
 BIGINT_MAX: Final = 2**63 - 1
 _EXACT: Final = decimal.Context(prec=100, traps=[decimal.InvalidOperation])
