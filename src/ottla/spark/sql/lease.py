@@ -1,0 +1,110 @@
+"""Which of several servers with one service id runs the queries: the one that holds the lease.
+
+The lease is partition 0 of the command topic in a consumer group: the group's coordinator gives it
+to one member, takes it from one that is not heard of any more, and gives it to the next. A server
+that is stopped leaves the group, and the next one has it at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ottla.client import Consumer, TopicPartition
+from ottla.client.delivery import Setting
+from ottla.errors import KafkaError
+
+SESSION_MS: Final = 10_000
+POLL_S: Final = 0.5
+RETRY_S: Final = 2.0
+
+log = logging.getLogger("ottla.sql")
+
+
+class Lease:
+    """Asks for the lease in a thread of its own; `changed` is called there when it comes and goes.
+
+    `changed(False)` returns when nothing runs here any more: only then the lease is given up.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        topic: str,
+        group: str,
+        changed: Callable[[bool], None],
+        settings: Mapping[str, Setting] | None = None,
+    ) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._topic = topic
+        self._group = group
+        self._changed = changed
+        self._settings = dict(settings or {})
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ottla-sql-lease", daemon=True)
+        self.held = False
+        self.asked = False
+        """The coordinator has said whose it is, or at least has had the time to."""
+
+    @property
+    def started(self) -> bool:
+        return self._thread.ident is not None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stopping.set()
+        if self.started:
+            self._thread.join()
+
+    # As a listener of the consumer, on its thread
+
+    def on_assigned(self, partitions: list[TopicPartition]) -> None:
+        if partitions:
+            self._set(True)
+
+    def on_revoked(self, partitions: list[TopicPartition]) -> None:
+        if partitions:
+            self._set(False)
+
+    def on_lost(self, partitions: list[TopicPartition]) -> None:
+        self.on_revoked(partitions)
+
+    def _set(self, held: bool) -> None:
+        if held != self.held:
+            self.held = held
+            log.info("this server %s the queries", "runs" if held else "does not run")
+            self._changed(held)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._hold()
+            except KafkaError as error:
+                log.warning("asking for the lease again: %s", error)
+                self._stopping.wait(RETRY_S)
+            finally:
+                self._set(False)
+
+    def _hold(self) -> None:
+        began = time.monotonic()
+        settings = {
+            "session.timeout.ms": SESSION_MS,
+            "partition.assignment.strategy": "cooperative-sticky",  # who has it keeps it
+            **self._settings,
+        }
+        with Consumer(
+            self._bootstrap_servers,
+            [self._topic],
+            group=self._group,
+            listener=self,
+            settings=settings,
+        ) as consumer:
+            while not self._stopping.is_set():
+                consumer.poll(POLL_S)  # its records are nothing to us: reading keeps the lease
+                self.asked = self.held or time.monotonic() - began > SESSION_MS / 1000
