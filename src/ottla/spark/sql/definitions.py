@@ -28,7 +28,7 @@ from ottla.spark.sql.syntax.statements import CreateSource, Element, Properties,
 from ottla.spark.sql.types import BYTES, STRING, Kind, SqlType, array, struct
 
 PartitionCount = Callable[[str], int | None]
-"""The number of a topic's partitions; None if there is no such topic."""
+"""The number of a topic's partitions; None if there is no such topic, 0 if that is no matter."""
 
 DEFAULT_KEY_FORMAT: Final = "ksql.persistence.default.format.key"
 DEFAULT_VALUE_FORMAT: Final = "ksql.persistence.default.format.value"
@@ -512,7 +512,7 @@ def topic_configs(properties: Properties, kind: SourceKind, *, windowed: bool) -
 
 def _check_partitions(properties: Properties, name: str, there: int) -> None:
     wanted = whole_number(properties, "PARTITIONS")
-    if wanted is not None and wanted != there:
+    if wanted is not None and there and wanted != there:
         raise SqlError(
             f"A Kafka topic with the name '{name}' already exists, with different partition/replica"
             f" configuration than required. KSQL expects {wanted} partitions (topic has {there}).",

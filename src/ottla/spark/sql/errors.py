@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any
 
 
 class SqlCode(IntEnum):
@@ -43,6 +44,8 @@ class SqlError(Exception):
         self.line = line
         self.column = column
         self.code = code
+        self.entities: list[dict[str, Any]] = []
+        """What came of the statements before it, where several were sent together."""
 
     def __str__(self) -> str:
         place = f"line {self.line}:{self.column}: " if self.line else ""
