@@ -1,0 +1,216 @@
+"""Settings of the SQL: the server's own, and those that a statement can come with.
+
+The names are ksqlDB's, so that its properties files and its clients' settings can be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from ottla.spark.sql.definitions import (
+    DEFAULT_KEY_FORMAT,
+    DEFAULT_VALUE_FORMAT,
+    WRAP_SINGLE_VALUES,
+    known_format,
+)
+from ottla.spark.sql.errors import SqlError
+
+SERVICE_ID: Final = "ksql.service.id"
+BOOTSTRAP_SERVERS: Final = "bootstrap.servers"
+STATE_DIR: Final = "ksql.streams.state.dir"
+LISTENERS: Final = "listeners"
+QUERIES_FILE: Final = "ksql.queries.file"
+AUTO_OFFSET_RESET: Final = "auto.offset.reset"
+COMMAND_TIMEOUT_MS: Final = "ksql.server.command.response.timeout.ms"
+TABLE_SCANS: Final = "ksql.query.pull.table.scan.enabled"
+PUSH_QUERIES_MAX: Final = "ksql.max.push.queries"
+STREAMS_PREFIX: Final = "ksql.streams."
+
+DEFAULT_PORT: Final = 8088
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """`editable`: SET and the properties of a request may change it."""
+
+    name: str
+    default: str
+    editable: bool
+    check: Callable[[str], None] = lambda _: None
+
+
+def _one_of(*words: str) -> Callable[[str], None]:
+    def check(value: str) -> None:
+        if value.lower() not in words:
+            raise SqlError(
+                f"Invalid value {value}: String must be one of: {', '.join(words)}",
+                remedy=f"Use one of {', '.join(words)}.",
+            )
+
+    return check
+
+
+def _number(value: str) -> None:
+    if not value.lstrip("-").isdigit():
+        raise SqlError(
+            f"Invalid value {value}: Not a number of type LONG", remedy="Give a whole number."
+        )
+
+
+def _format(value: str) -> None:
+    known_format(value)
+
+
+_BOOLEAN: Final = _one_of("true", "false")
+
+PROPERTIES: Final = {
+    each.name: each
+    for each in (
+        Property(BOOTSTRAP_SERVERS, "localhost:9092", editable=False),
+        Property(LISTENERS, f"http://127.0.0.1:{DEFAULT_PORT}", editable=False),
+        Property(SERVICE_ID, "default_", editable=False),
+        Property(STATE_DIR, "./sql-state", editable=False),
+        Property(QUERIES_FILE, "", editable=False),
+        Property(COMMAND_TIMEOUT_MS, "5000", editable=False, check=_number),
+        Property(PUSH_QUERIES_MAX, "100", editable=False, check=_number),
+        Property("ottla.sql.spark.master", "local[*]", editable=False),
+        Property("ottla.sql.spark.remote", "", editable=False),
+        Property("ottla.sql.spark.heap", "1g", editable=False),
+        Property(AUTO_OFFSET_RESET, "latest", True, _one_of("earliest", "latest", "none")),
+        Property(DEFAULT_KEY_FORMAT, "KAFKA", True, _format),
+        Property(DEFAULT_VALUE_FORMAT, "", True, _format),
+        Property(WRAP_SINGLE_VALUES, "true", True, _BOOLEAN),
+        Property(TABLE_SCANS, "true", True, _BOOLEAN),
+        Property("ksql.fail.on.deserialization.error", "false", True, _BOOLEAN),
+        Property("ksql.query.error.max.queue.size", "10", editable=True, check=_number),
+        Property("ksql.windowed.session.key.legacy", "false", True, _BOOLEAN),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The server's. `properties` are what it was told: a file's, then what overrides them."""
+
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def get(self, name: str) -> str:
+        return self.properties.get(name, PROPERTIES[name].default)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.get(BOOTSTRAP_SERVERS)
+
+    @property
+    def service_id(self) -> str:
+        return self.get(SERVICE_ID)
+
+    @property
+    def state_dir(self) -> Path:
+        """Of this service: two services can share a disk."""
+        return Path(self.get(STATE_DIR)).absolute() / self.service_id
+
+    @property
+    def command_timeout_s(self) -> float:
+        return int(self.get(COMMAND_TIMEOUT_MS)) / 1000
+
+    @property
+    def session(self) -> dict[str, str]:
+        """What was set here of all that a statement can come with: its defaults."""
+        return {
+            plain_name(name): value for name, value in self.properties.items() if is_editable(name)
+        }
+
+    @property
+    def client(self) -> dict[str, str]:
+        """Settings of Kafka's clients: how to reach and to trust the cluster."""
+        return {
+            name: value
+            for name, value in self.properties.items()
+            if name.startswith(("security.", "sasl.", "ssl.", "client."))
+        }
+
+
+def listener(settings: Settings) -> tuple[str, int]:
+    """Host and port of the first listener: `http://0.0.0.0:8088`."""
+    first = settings.get(LISTENERS).split(",")[0].strip()
+    parts = urlsplit(first if "://" in first else f"http://{first}")
+    if parts.scheme != "http":
+        raise SqlError(
+            f"listeners={first}: only http is spoken.",
+            remedy="Put a proxy that speaks TLS in front of it.",
+        )
+    return parts.hostname or "127.0.0.1", DEFAULT_PORT if parts.port is None else parts.port
+
+
+def plain_name(name: str) -> str:
+    """`ksql.streams.auto.offset.reset` is `auto.offset.reset`."""
+    return name.removeprefix(STREAMS_PREFIX) if name != STATE_DIR else name
+
+
+def is_editable(name: str) -> bool:
+    known = PROPERTIES.get(plain_name(name))
+    return known.editable if known else _is_of_clients(name)
+
+
+def _is_of_clients(name: str) -> bool:
+    """Of Kafka Streams, its consumers and producers: taken, as ksqlDB takes them, and passed on."""
+    plain = plain_name(name)
+    return (
+        name.startswith(STREAMS_PREFIX)
+        or plain.startswith(("consumer.", "producer.", "main.consumer.", "topic."))
+        or plain in _STREAMS
+    )
+
+
+_STREAMS: Final = frozenset(
+    {
+        "cache.max.bytes.buffering",
+        "commit.interval.ms",
+        "max.task.idle.ms",
+        "num.standby.replicas",
+        "num.stream.threads",
+        "processing.guarantee",
+        "replication.factor",
+        "enable.auto.commit",
+        "max.poll.records",
+        "fetch.min.bytes",
+        "default.deserialization.exception.handler",
+        "default.timestamp.extractor",
+    }
+)
+
+
+def check_property(name: str, value: str | None = None) -> str:
+    """The name it counts under; SqlError if there is no such property, or none that can be set."""
+    plain = plain_name(name)
+    known = PROPERTIES.get(plain) or PROPERTIES.get(name)
+    if known is None and not _is_of_clients(name):
+        raise SqlError(
+            f"Not recognizable as ksql, streams, consumer, or producer property: '{name}'",
+            remedy="SHOW PROPERTIES; lists those there are.",
+        )
+    if known is not None and not known.editable:
+        raise SqlError(
+            f"Cannot override property '{name}'",
+            remedy="It is the server's: set it where the server is started.",
+        )
+    if known is not None and value is not None:
+        try:
+            known.check(value)
+        except SqlError as error:
+            raise SqlError(f"{name}: {error.message}", remedy=error.remedy) from None
+    return plain
+
+
+def checked(properties: Mapping[str, object]) -> dict[str, str]:
+    """The properties of a request, under the names they count under."""
+    return {check_property(name, _text(value)): _text(value) for name, value in properties.items()}
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
