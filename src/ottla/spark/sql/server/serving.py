@@ -1,0 +1,96 @@
+"""hypercorn around the app, in a thread or in the foreground.
+
+Not uvicorn: ksqlDB's clients speak HTTP/2 with prior knowledge on a plain connection, which uvicorn
+does not; hypercorn does, with HTTP/1.1 and WebSocket on the same port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from types import TracebackType
+from typing import Final, Self
+
+from hypercorn.asyncio import serve
+from hypercorn.config import Config
+from starlette.applications import Starlette
+
+START_S_MAX: Final = 10.0
+GRACE_S: Final = 2.0
+STREAMS_MAX: Final = 256  # of one HTTP/2 connection
+BACKLOG: Final = 256
+
+
+class Serving:
+    """Serves in a thread of its own; `port` is known when this is made (0: any free one)."""
+
+    def __init__(self, app: Starlette, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._app = app
+        self._socket = _listening(host, port)
+        self.host: str = host
+        self.port: int = self._socket.getsockname()[1]
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ottla-sql-http", daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+    def start(self) -> Self:
+        self._thread.start()
+        if not self._ready.wait(START_S_MAX):
+            raise RuntimeError("the HTTP server did not start")
+        return self
+
+    def close(self) -> None:
+        if self._loop is not None and self._stop is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join()
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        self._ready.set()
+        await serve(self._app, self._config(), shutdown_trigger=self._stop.wait)  # type: ignore[arg-type]
+
+    def _config(self) -> Config:
+        config = Config()
+        config.bind = [f"fd://{self._socket.detach()}"]  # hypercorn closes it
+        config.graceful_timeout = GRACE_S
+        config.h2_max_concurrent_streams = STREAMS_MAX
+        config.accesslog = None
+        config.errorlog = logging.getLogger("ottla.sql.http")
+        config.include_server_header = False
+        return config
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+        made.listen(BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    return made
