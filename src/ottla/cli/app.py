@@ -18,12 +18,23 @@ from ottla.cli.verbs import (
     groups,
     produce,
     sql,
+    sql_server,
     topics,
     transactions,
 )
 from ottla.errors import KafkaError
 
-ORDER: Final = ("serve", "topics", "produce", "consume", "groups", "transactions", "configs", "sql")
+ORDER: Final = (
+    "serve",
+    "topics",
+    "produce",
+    "consume",
+    "groups",
+    "transactions",
+    "configs",
+    "sql",
+    "sql-server",
+)
 
 HELP = """Ottla: an event streaming platform that speaks Kafka's protocol.
 
@@ -61,6 +72,7 @@ app.add_typer(configs.app, name="configs")
 app.command("produce", help=produce.HELP)(produce.produce)
 app.command("consume", help=consume.HELP)(consume.consume)
 app.command("sql", help=sql.HELP)(sql.sql)
+app.command("sql-server", help=sql_server.HELP)(sql_server.sql_server)
 app.command("bench", help=bench.HELP)(bench.bench)
 app.command("dump-log", help=dump_log.HELP)(dump_log.dump_log)
 

@@ -9,7 +9,7 @@ from typing import Final
 from ottla.cli.kafka.tool import ToolError
 
 EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
-    "spark": ("pyspark", "pyarrow", "pandas", "sqlglot", "orjson", "starlette", "uvicorn"),
+    "spark": ("pyspark", "pyarrow", "pandas", "sqlglot", "orjson", "starlette", "hypercorn"),
 }
 
 
