@@ -2,7 +2,8 @@
 # Fetches the clients that tests/compat runs, by name, with the ordinary package tools of this machine.
 # Quiet, and quick when all is there already.
 #
-#   tools/setup_test_clients.sh            kcat, kafkajs, the Java client, kafka-python's own tests
+#   tools/setup_test_clients.sh            kcat, kafkajs, clients of ksqlDB, the Java client,
+#                                          kafka-python's own tests
 #   tools/setup_test_clients.sh --maven    also Kafka with its shell tools (Maven Central), franz-go (Go
 #                                          modules)
 #   tools/setup_test_clients.sh --librdkafka   also librdkafka's own tests, compiled
@@ -49,13 +50,14 @@ debian_packages() {
         $missing >/dev/null
 }
 
-kafkajs() {
-    folder="$cache/kafkajs"
-    wanted=$(fingerprint "$clients/kafkajs/package-lock.json")
+# A folder of tools/clients with a package.json and its lock: kafkajs, and clients of ksqlDB.
+from_npm() {
+    folder="$cache/$1"
+    wanted=$(fingerprint "$clients/$1/package-lock.json")
     if is_ready "$folder" "$wanted"; then return 0; fi
-    say "kafkajs from npm"
+    say "$1 from npm"
     mkdir -p "$folder"
-    cp "$clients/kafkajs/package.json" "$clients/kafkajs/package-lock.json" "$folder/"
+    cp "$clients/$1/package.json" "$clients/$1/package-lock.json" "$folder/"
     (cd "$folder" && npm ci --silent --no-audit --no-fund)
     make_ready "$folder" "$wanted"
 }
@@ -152,7 +154,8 @@ librdkafka_tests() {
 }
 
 debian_packages "${1:-}"
-kafkajs
+from_npm kafkajs
+from_npm ksqldb
 java_client
 kafka_python_tests
 if [ "${1:-}" = --maven ]; then

@@ -1,0 +1,67 @@
+"""A SQL server process beside the broker that is shared by all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from ottla.testing.local_cluster import reserve_port
+
+START_S_MAX = 60.0
+STOP_S_MAX = 60.0
+
+
+class SqlServer:
+    """`ottla sql-server` with a state directory and a port that outlive a restart."""
+
+    def __init__(self, bootstrap: str, folder: Path, service_id: str, *arguments: str) -> None:
+        self._reserved = reserve_port()
+        self.port: int = self._reserved.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log = folder / "sql-server.log"
+        self._command = [
+            *(sys.executable, "-m", "ottla.cli", "sql-server"),
+            *("--bootstrap-server", bootstrap, "--port", str(self.port)),
+            *("--state-dir", str(folder / "state"), "--service-id", service_id),
+            *("--master", "local[2]"),
+            *arguments,
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, stdout=log, stderr=log, env={**os.environ, "TERM": "dumb"}
+            )
+        deadline = time.monotonic() + START_S_MAX
+        while True:
+            try:
+                urllib.request.urlopen(f"{self.url}/info", timeout=5).close()
+                return
+            except (urllib.error.URLError, OSError):
+                assert self._process.poll() is None, f"it did not start:\n{self.tail()}"
+                assert time.monotonic() < deadline, f"it does not answer:\n{self.tail()}"
+                time.sleep(0.1)
+
+    def stop(self) -> int:
+        """SIGTERM, and how it left."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        code = self._process.wait(STOP_S_MAX)
+        self._process = None
+        return code
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._reserved.close()
+
+    def tail(self) -> str:
+        return self.log.read_text(errors="replace")[-4000:]
