@@ -175,7 +175,7 @@ def test_delimited_is_what_csv_reads(rows: list[list[str]]) -> None:
         (t.DOUBLE, serde.DOUBLE),
         (t.BYTES, serde.BYTES),
     ],
-    ids=str,
+    ids=["STRING", "INTEGER", "BIGINT", "DOUBLE", "BYTES"],
 )
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
