@@ -11,7 +11,7 @@ import logging
 import socket
 import threading
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from hypercorn.asyncio import serve
 from hypercorn.config import Config
@@ -70,7 +70,8 @@ class Serving:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         self._ready.set()
-        await serve(self._app, self._config(), shutdown_trigger=self._stop.wait)  # type: ignore[arg-type]
+        app: Any = self._app  # hypercorn has types of its own for ASGI
+        await serve(app, self._config(), shutdown_trigger=self._stop.wait)
 
     def _config(self) -> Config:
         config = Config()
