@@ -147,6 +147,17 @@ def test_old_windows_go(cluster: LocalCluster) -> None:
         assert table.size_bytes > 0
 
 
+def test_old_windows_go_as_the_topic_says(cluster: LocalCluster) -> None:
+    config = {"cleanup.policy": "compact,delete", "retention.ms": "10000"}
+    cluster.create_topic("kept", configs=config)
+    now_ms = int(time.time() * 1000)
+    with Table(cluster.bootstrap_servers, "kept", TUMBLING) as table:
+        starts = [now_ms - 100_000, now_ms - 5_000, now_ms]
+        rows = [{"ID": "a", "N": n, "WINDOWSTART": each} for n, each in enumerate(starts)]
+        send(cluster, "kept", TUMBLING, rows)
+        until(lambda: [row["N"] for row in table.scan()] == [1, 2])
+
+
 def test_sessions(cluster: LocalCluster) -> None:
     layout = Layout(
         TUMBLING.schema,
@@ -225,6 +236,7 @@ def test_a_table_goes_on_when_the_broker_is_back() -> None:
             until(lambda: table.state is TableState.WAITING)
             assert table.cause
             assert not table.catch_up(0.2)
+            assert table.ready(0.2)
             assert names(table.get([(1,)])) == [(1, "a")]  # what is known is answered
             cluster.restart()
             until(lambda: table.catch_up(1.0))

@@ -145,7 +145,7 @@ class WindowedRows:
     def __init__(self, retention_ms: int | None = None) -> None:
         self._rows: dict[Hashable, list[bytes]] = {}
         self._lock = threading.Lock()
-        self._retention_ms = retention_ms
+        self.retention_ms = retention_ms
         self._newest_ms = 0
         self._swept_ms = 0
         self._count = 0
@@ -158,9 +158,9 @@ class WindowedRows:
     @property
     def oldest_ms(self) -> int:
         """Windows that began before are gone."""
-        if self._retention_ms is None:
+        if self.retention_ms is None:
             return 0
-        return max(0, self._newest_ms - self._retention_ms)
+        return max(0, self._newest_ms - self.retention_ms)
 
     def apply(self, changes: Iterable[Change], partition: int) -> None:
         packed = [
@@ -173,7 +173,7 @@ class WindowedRows:
                 self._newest_ms = max(self._newest_ms, start_ms)
                 self._put(key, window, row)
             # Each row is looked at a few times in its life, however often windows move on.
-            if self.oldest_ms > self._swept_ms + (self._retention_ms or 0) // 8:
+            if self.oldest_ms > self._swept_ms + (self.retention_ms or 0) // 8:
                 self._sweep()
 
     def _put(self, key: Hashable, window: bytes, row: bytes | None) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
+from ottla.client.admin import Admin
 from ottla.client.delivery import Setting
 from ottla.client.record import TopicPartition
 from ottla.errors import KafkaError
@@ -77,9 +78,12 @@ class Table:
         self._bytes_max = bytes_max
         self._on_bad = on_bad
         self._store: Store = WindowedRows(retention_ms) if layout.windowed else Rows()
+        self._was_complete = False
+        self._retention_known = retention_ms is not None or layout.windowed is None
         self._moved = threading.Condition()
         self._asking = threading.Lock()
-        settings = dict(settings or {})
+        self._servers = bootstrap_servers
+        self._settings = settings = dict(settings or {})
         self._ends_of = Brokers(bootstrap_servers, settings, patience_s=PATIENCE_S)
         self._brokers = Brokers(bootstrap_servers, settings, patience_s=PATIENCE_S)
         self._follower = Follower(
@@ -160,6 +164,13 @@ class Table:
                 self._moved.wait(left)
             return self.state not in OVER
 
+    def ready(self, timeout_s: float = CATCH_UP_S) -> bool:
+        """May it be asked now? All is applied that is in the topic; or the broker is away, and it
+        had been complete before: then what is known is better than nothing."""
+        if self.state is TableState.WAITING and self._was_complete:
+            return True
+        return self.catch_up(timeout_s)
+
     def _present_ends(self, deadline: float) -> dict[int, int] | None:
         with self._asking:
             while not self._closing.is_set():
@@ -194,7 +205,9 @@ class Table:
             try:
                 self._follower.step()
                 pause_s = PAUSE_S
+                self._was_complete = self._was_complete or self.caught_up
                 self._set(TableState.RUNNING, "")
+                self._learn_retention()
                 if self._store.size_bytes > self._bytes_max:
                     self._give_up()
                     return
@@ -206,6 +219,21 @@ class Table:
                 log.exception("the table of topic %s is not followed any more", self.topic)
                 self._set(TableState.FAILED, f"{type(error).__name__}: {error}")
                 return
+
+    def _learn_retention(self) -> None:
+        """Windows that the topic does not keep any more are not kept here either."""
+        if self._retention_known:
+            return
+        with Admin(self._servers, settings=self._settings) as admin:
+            found = admin.configs.describe_topics([self.topic])[self.topic]
+        if isinstance(found, KafkaError):
+            raise found
+        configs = {each.name: each.value for each in found}
+        retention_ms = int(configs.get("retention.ms") or -1)
+        if "delete" in (configs.get("cleanup.policy") or "") and retention_ms >= 0:
+            assert isinstance(self._store, WindowedRows)
+            self._store.retention_ms = retention_ms
+        self._retention_known = True
 
     def _set(self, state: TableState, cause: str) -> None:
         if state is not self.state and state is TableState.WAITING:
