@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -264,3 +266,35 @@ def test_open_transactions_end_what_a_committed_reader_sees(
         assert committed.latest(places("open", 0)) == places("open", 0)
         producer.raw.commit_transaction()
         assert committed.latest(places("open", 0)) == places("open", 2)
+
+
+def test_who_has_nothing_to_read_waits_for_the_first_record(
+    cluster: LocalCluster, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "IDLE_WAIT_MS", 20_000)
+    cluster.create_topic("idle")
+    query = follow(cluster, brokers, subscribe="idle")
+    start = query.begin()
+    assert query.latest(start) == start, "the first time nobody waits"
+    later = threading.Timer(0.1, fill, (cluster, "idle", 1))
+    later.start()
+    begin = time.monotonic()
+    assert query.latest(start) == places("idle", 1)
+    later.join()
+    assert query.latest(places("idle", 1)) == places("idle", 1)
+    query.batch_ran()
+    assert query.latest(places("idle", 1)) == places("idle", 1)
+    assert time.monotonic() - begin < 15
+
+
+def test_a_broker_that_restarts_is_waited_for() -> None:
+    with LocalCluster() as own:
+        own.create_topic("back")
+        brokers = Brokers(own.bootstrap_servers, {}, patience_s=20)
+        query = follow(own, brokers, subscribe="back")
+        start = query.begin()
+        assert query.latest(start) == start
+        own.restart()
+        fill(own, "back", 2)
+        assert query.latest(start) == places("back", 2)
+        brokers.close()

@@ -30,7 +30,6 @@ from ottla.wire.peer import Peer
 from ottla.wire.primitives import Message
 
 CONNECT_S_MAX: Final = 5.0
-RECEIVE_BYTES: Final = 64 * 1024
 RESPONSE_BYTES_MAX: Final = 100 * 1024 * 1024  # larger is not an answer, but not Kafka at all
 CLIENT_ID: Final = "ottla"
 
@@ -90,13 +89,9 @@ class Line:
     def receive(self, api_key: int, response: type[R]) -> R:
         """Wait for the answer to the first question that has none."""
         try:
-            while (answer := self._peer.next_response()) is None:
-                data = self._socket.recv(RECEIVE_BYTES)
-                if not data:
-                    raise KafkaError(
-                        ErrorCode.NETWORK_EXCEPTION, f"{self.address} closed the connection"
-                    )
-                self._peer.receive_data(data)
+            size = int.from_bytes(self._read(4), signed=True)
+            self._peer.check_size(size)
+            answer = self._peer.response(self._read(size))
         except TimeoutError:
             raise self._late(api_key) from None
         except (OSError, ProtocolError) as error:
@@ -131,6 +126,20 @@ class Line:
             raise self._late(api_key) from None
         except OSError as error:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{self.address}: {error}") from error
+
+    def _read(self, size: int) -> bytearray:
+        """So many bytes, where they will stay: megabytes of records are not copied about."""
+        data = bytearray(size)
+        view = memoryview(data)
+        position = 0
+        while position < size:
+            count = self._socket.recv_into(view[position:])
+            if not count:
+                raise KafkaError(
+                    ErrorCode.NETWORK_EXCEPTION, f"{self.address} closed the connection"
+                )
+            position += count
+        return data
 
     def _late(self, api_key: int) -> KafkaError:
         return KafkaError(

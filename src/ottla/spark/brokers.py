@@ -16,6 +16,7 @@ from ottla.client.lines import Line, Lines
 from ottla.client.record import TopicPartition
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -121,6 +122,28 @@ class Brokers:
             return {}
         return self.patiently(lambda: self._ask_offsets(times, read_committed))
 
+    def wait(
+        self, ends: Mapping[TopicPartition, int], wait_ms: int, *, read_committed: bool
+    ) -> None:
+        """Until there is something after these offsets, but no longer than `wait_ms`.
+
+        One broker can be asked to wait. Several can't at once, and then nobody waits.
+        """
+        try:
+            lines = [self.leader(*each) for each in ends]
+            if not lines or any(each is not lines[0] for each in lines):
+                return
+            topics = [
+                FetchTopic(each.topic, self.topic(each.topic).id, [_end(each.partition, offset)])
+                for each, offset in ends.items()
+            ]
+            request = FetchRequest(
+                max_wait=wait_ms, min_bytes=1, isolation_level=int(read_committed), topics=topics
+            )
+            lines[0].call(request, ApiKey.FETCH, FetchResponse)
+        except KafkaError as error:
+            self.forget(error)  # whoever asks for offsets next deals with it
+
     def leader(self, topic: str, partition: int) -> Line:
         """The line to the broker that leads a partition."""
         leader = self.topic(topic).leaders.get(partition, -1)
@@ -216,6 +239,11 @@ def _topic(answer: MetadataResponseTopic) -> Topic:
         {each.partition_index: each.leader_id for each in answer.partitions},
         answer.is_internal,
     )
+
+
+def _end(partition: int, offset: int) -> FetchPartition:
+    """One batch is the least that a broker sends."""
+    return FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1)
 
 
 def _check(code: int, what: str) -> None:

@@ -19,6 +19,7 @@ from ottla.spark.options import ReadOptions
 log = logging.getLogger("ottla.spark")
 
 METADATA_S_MAX: Final = 1.0  # new partitions and topics are seen after so long
+IDLE_WAIT_MS: Final = 50
 
 
 class Following:
@@ -39,6 +40,7 @@ class Following:
         self._ids: dict[str, bytes] = {}
         self._target: Offsets | None = None
         self._triggered_at: float | None = None
+        self._idle = False
         self.ends: Offsets | None = None
         """Where the partitions ended when they were last looked at."""
 
@@ -56,7 +58,23 @@ class Following:
         self._target = self._find_all(existing(self._options, self._look()), LATEST)
 
     def latest(self, start: Offsets, *, limit: bool = True) -> Offsets:
-        """How far the next batch reads; `start` if there is nothing to read."""
+        """How far the next batch reads; `start` if there is nothing to read.
+
+        Spark asks a hundred times a second. Who has asked in vain before, with no batch since,
+        waits a little: for the first record, not for a clock.
+        """
+        if self._idle and self._target is None and self.ends:
+            committed = self._options.read_committed
+            self._brokers.wait(self.ends, IDLE_WAIT_MS, read_committed=committed)
+        reached = self._latest(start, limit)
+        self._idle = reached == start
+        return reached
+
+    def batch_ran(self) -> None:
+        """There is something to do: perhaps because of another source of the same query."""
+        self._idle = False
+
+    def _latest(self, start: Offsets, limit: bool) -> Offsets:
         partitions = existing(self._options, self._look())
         if self._target is not None:
             partitions = [each for each in partitions if each in self._target]

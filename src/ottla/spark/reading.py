@@ -18,7 +18,7 @@ from ottla.spark.fetching import Fetched, Fetching
 from ottla.spark.offsets import Range
 from ottla.spark.options import ReadOptions
 
-CHUNK_RECORDS_MAX: Final = 16_384
+CHUNK_RECORDS_MAX: Final = 32_768
 CHUNK_BYTES_MAX: Final = 4 * 1024 * 1024
 KEPT_MAX: Final = 4
 

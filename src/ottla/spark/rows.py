@@ -23,6 +23,7 @@ class Raw:
 
     def __init__(self, schema: Any) -> None:
         self._schema = schema
+        self._constant: dict[tuple[Any, Any], Any] = {}
 
     def batch(self, chunk: Chunk) -> Any:
         columns = chunk.columns
@@ -30,11 +31,11 @@ class Raw:
         arrays = [
             columns.keys,
             columns.values,
-            pa.repeat(pa.scalar(chunk.topic, pa.string()), count),
-            _repeated(chunk.partition, count),
+            self._repeated(chunk.topic, pa.string(), count),
+            self._repeated(chunk.partition, pa.int32(), count),
             columns.offsets,
             columns.timestamps,
-            _repeated(chunk.timestamp_type, count),
+            self._repeated(chunk.timestamp_type, pa.int32(), count),
         ]
         if columns.headers is not None:
             arrays.append(columns.headers)
@@ -42,6 +43,13 @@ class Raw:
 
     def close(self) -> None:
         """Nothing is left to say."""
+
+    def _repeated(self, value: Any, kind: Any, count: int) -> Any:
+        """A column of one value: a part of one that was made before, where that is long enough."""
+        made = self._constant.get((value, kind))
+        if made is None or len(made) < count:
+            made = self._constant[value, kind] = pa.repeat(pa.scalar(value, kind), count)
+        return made[:count]
 
 
 class Typed:
@@ -61,7 +69,7 @@ class Typed:
             columns.keys,
             columns.values,
             columns.timestamps_ms,
-            _repeated(chunk.partition, len(chunk)),
+            pa.repeat(pa.scalar(chunk.partition, pa.int32()), len(chunk)),
             columns.offsets,
             columns.headers,
         )
@@ -78,7 +86,3 @@ class Typed:
         if self._bad <= TOLD_MAX:
             where = f"{topic}-{bad.partition} at offset {bad.offset}"
             processing.warning("%s is no row, its %s: %s", where, bad.half, bad.cause)
-
-
-def _repeated(number: int, count: int) -> Any:
-    return pa.repeat(pa.scalar(number, pa.int32()), count)

@@ -139,6 +139,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_part(self._options, self._schema, partition)
 
+    def commit(self, end: Json) -> None:
+        """Offsets are kept in the query's checkpoint and nowhere else."""
+        self._follow().batch_ran()
+
     def stop(self) -> None:
         if self._brokers is not None:
             self._brokers.close()

@@ -81,12 +81,20 @@ class Peer:
         if len(received) < 4:
             return None
         (size,) = _SIZE.unpack_from(received, 0)
-        if not 4 <= size <= self._response_bytes_max:
-            raise ProtocolError(f"a response of {size} bytes")
+        self.check_size(size)
         if len(received) < 4 + size:
             return None
         frame = bytes(memoryview(received)[4 : 4 + size])
         del received[: 4 + size]
+        return self.response(frame)
+
+    def check_size(self, size: int) -> None:
+        """A response of so many bytes is announced: ProtocolError if it can't be one."""
+        if not 4 <= size <= self._response_bytes_max:
+            raise ProtocolError(f"a response of {size} bytes")
+
+    def response(self, frame: bytes | bytearray) -> Response:
+        """A whole response, without its size: for who reads one at a time, and copies none."""
         if not self._expected:
             raise ProtocolError("a response that no request asked for")
         return read_response(frame, *self._expected.popleft())
@@ -96,7 +104,7 @@ class Peer:
         return len(self._expected)
 
 
-def read_response(frame: bytes, api: Api, version: int, expected_id: int) -> Response:
+def read_response(frame: bytes | bytearray, api: Api, version: int, expected_id: int) -> Response:
     """`frame` is a whole response without its size."""
     try:
         header_version = api.response_header_version(version)
@@ -113,6 +121,6 @@ def read_response(frame: bytes, api: Api, version: int, expected_id: int) -> Res
     return Response(api.key, version, correlation_id, body, len(frame))
 
 
-def is_unsupported(frame: bytes, position: int) -> bool:
+def is_unsupported(frame: bytes | bytearray, position: int) -> bool:
     code = frame[position : position + 2]
     return code == _ERROR_CODE.pack(ErrorCode.UNSUPPORTED_VERSION)
