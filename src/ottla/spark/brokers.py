@@ -133,12 +133,16 @@ class Brokers:
             lines = [self.leader(*each) for each in ends]
             if not lines or any(each is not lines[0] for each in lines):
                 return
-            topics = [
-                FetchTopic(each.topic, self.topic(each.topic).id, [_end(each.partition, offset)])
-                for each, offset in ends.items()
-            ]
+            topics: dict[str, list[FetchPartition]] = {}
+            for each, offset in ends.items():
+                topics.setdefault(each.topic, []).append(_end(each.partition, offset))
             request = FetchRequest(
-                max_wait=wait_ms, min_bytes=1, isolation_level=int(read_committed), topics=topics
+                max_wait=wait_ms,
+                min_bytes=1,
+                isolation_level=int(read_committed),
+                topics=[
+                    FetchTopic(name, self.topic(name).id, each) for name, each in topics.items()
+                ],
             )
             lines[0].call(request, ApiKey.FETCH, FetchResponse)
         except KafkaError as error:
