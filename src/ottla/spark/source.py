@@ -10,8 +10,7 @@ streaming query runs, and in the workers that read. Writing is the sink's: `ottl
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 NAME: Final = "ottla"
-SINK: Final = "ottla.spark.sink"
 SCHEMA: Final = (
     "key binary, value binary, topic string, partition int, offset bigint,"
     " timestamp timestamp, timestampType int"
@@ -66,14 +64,16 @@ class Ottla(DataSource):
         return StreamReader(read_options(self.options, streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        sink = import_module(SINK)
-        return cast(DataSourceWriter, sink.batch_writer(self.options, schema, overwrite))
+        from ottla.spark.sink import batch_writer  # a reader needs none of it
+
+        return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
-        sink = import_module(SINK)
-        return cast(DataSourceStreamWriter, sink.stream_writer(self.options, schema, overwrite))
+        from ottla.spark.sink import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)
 
 
 class Part(InputPartition):
