@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from ottla.client import Admin
 from ottla.client.delivery import Setting
@@ -47,11 +47,6 @@ class Cluster:
                 raise offset
             offsets[str(each.partition)] = offset.offset
         return {topic: offsets}
-
-    def missing(self, topics: Iterable[str]) -> list[str]:
-        with self.admin() as admin:
-            found = admin.topics.describe(*topics)
-        return [name for name, each in found.items() if not isinstance(each, TopicDescription)]
 
     def make_topics(self, query_id: str, plan: Plan, service_id: str) -> None:
         """The sink's topic and the internal ones, as far as they are not there."""

@@ -18,6 +18,7 @@ its checkpoint, a crash after it leaves a folder that is deleted later.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -106,6 +107,7 @@ class Feed:
         self._changed = False
         self._closing = False
         self._gathered = False
+        self._settling = False
         self._ready: set[str] = set()
         """Members that are about to have caught up."""
         self._catching_up: dict[str, CatchUp] = {}
@@ -137,7 +139,7 @@ class Feed:
         with self._lock:
             self._changed = True
             self._lock.notify_all()
-            self._lock.wait_for(lambda: not self._is_in(member_id), APPLIED_S_MAX)
+            self._lock.wait_for(lambda: self._is_out(member_id), APPLIED_S_MAX)
 
     def close(self) -> None:
         """Stops, and keeps everything: the next process goes on from here."""
@@ -170,10 +172,10 @@ class Feed:
             **progress_of(self._spell),
         )
 
-    def _is_in(self, member_id: str) -> bool:
+    def _is_out(self, member_id: str) -> bool:
         if not self._thread.is_alive():
-            return False
-        return any(each["id"] == member_id for each in self._entries)
+            return True
+        return not self._settling and all(each["id"] != member_id for each in self._entries)
 
     # The feed's own thread
 
@@ -295,6 +297,16 @@ class Feed:
     # Changes, at a border
 
     def _settle(self) -> None:
+        with self._lock:
+            self._settling = True
+        try:
+            self._change()
+        finally:
+            with self._lock:
+                self._settling = False
+                self._lock.notify_all()
+
+    def _change(self) -> None:
         """Makes the members those that are wanted."""
         with self._lock:
             joining, leaving = self._differences()
@@ -304,7 +316,8 @@ class Feed:
         if not joining and not leaving:
             return
         here = self._here()
-        entries = [each for each in self._entries if each["id"] in self._wanted]
+        # Not by what is wanted now: who has left since has not been let go.
+        entries = [each for each in self._entries if each["id"] not in leaving]
         for entry in self._entries:
             if entry["id"] in leaving:
                 self._let_go(entry, here)
@@ -354,9 +367,11 @@ class Feed:
         topic = self._source.topic
         begins = entry["from"]
         reached = {p: max(o, begins.get(p, 0)) for p, o in here.get(topic, {}).items()}
-        path = self._home.parent.parent / "queries" / entry["id"] / "position.json"
-        if path.parent.exists():
-            write_json(path, {topic: {**begins, **reached}})
+        home = self._home.parent.parent / "queries" / entry["id"]
+        if home.exists():
+            # What may be left of the time when it was alone is older than what is written here.
+            Checkpoint(home / "alone").delete()
+            write_json(home / "position.json", {topic: {**begins, **reached}})
 
     def _store(self, entries: list[dict[str, Any]]) -> None:
         with self._lock:
@@ -374,6 +389,8 @@ class Feed:
     def _catch_up(self, member: Member) -> None:
         def done(cause: str) -> None:
             with self._lock:
+                if self._wanted.get(member.id) is not member:
+                    return  # It has left meanwhile, and may even be back.
                 self._catching_up.pop(member.id, None)
                 if cause:
                     self._fail(member.id, cause)
@@ -382,8 +399,11 @@ class Feed:
                 self._changed = True
                 self._lock.notify_all()
 
-        log.info("query %s catches up with the others on %s", member.id, self._source.topic)
-        self._catching_up[member.id] = CatchUp(self._ground, self._source, member, done)
+        with self._lock:
+            if self._closing or self._wanted.get(member.id) is not member:
+                return
+            log.info("query %s catches up with the others on %s", member.id, self._source.topic)
+            self._catching_up[member.id] = CatchUp(self._ground, self._source, member, done)
 
     # Failures
 
@@ -401,7 +421,7 @@ class Feed:
         wait_s = self._tries.failed(f"{type(error).__name__} {error}", ran_s)
         now_ms = int(time.time() * 1000)
         if wait_s is None:
-            if self._without_culprits(cause):
+            if self._without_culprits(cause, str(error)):
                 return True
             self._state = QueryState(State.FAILED, cause, now_ms)
             log.error("queries %s FAILED: %s", ", ".join(self._wanted), cause)
@@ -416,18 +436,18 @@ class Feed:
         if not isinstance(error, Failed):
             self._stop()
 
-    def _without_culprits(self, cause: str) -> bool:
+    def _without_culprits(self, cause: str, text: str) -> bool:
         """One bad member must not take the others with it. True if some were found and some stay.
 
-        The unfinished batch runs again without them: what its tasks have committed stays.
+        The unfinished batch, of which nobody has seen anything, runs again without them.
         """
-        missing = self._ground.cluster.missing({each["topic"] for each in self._entries})
-        culprits = [each for each in self._entries if each["topic"] in missing]
+        culprits = [each for each in self._entries if names_topic(text, each["topic"])]
         if not culprits and len(self._entries) > 1:
             culprits = [each for each in self._entries if not self._tries_well(each)]
         if not culprits or len(culprits) == len(self._entries):
             return False
         for each in culprits:
+            self._let_go(each, self._here())
             self._fail(each["id"], cause)
         left = [each for each in self._entries if each not in culprits]
         with self._lock:
@@ -446,6 +466,12 @@ class Feed:
     def _fail(self, member_id: str, cause: str) -> None:
         self._states[member_id] = QueryState(State.FAILED, cause, int(time.time() * 1000))
         log.error("query %s FAILED: %s", member_id, cause)
+
+
+def names_topic(text: str, topic: str) -> bool:
+    """Whether the sink's words in an error are about this topic."""
+    name = re.escape(topic)
+    return re.search(rf"(topic {name}|(?<![\w.-]){name}-\d+): [A-Z_]+", text) is not None
 
 
 class CatchUp:

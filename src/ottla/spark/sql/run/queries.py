@@ -137,9 +137,8 @@ class Queries:
             self._begin(query)
 
     def states(self) -> dict[str, QueryState]:
-        with self._lock:
-            queries = list(self._queries.values())
-        return {each.id: _state(each) for each in queries}
+        """Without the lock: who asks should not wait for a query that is being stopped."""
+        return {each.id: _state(each) for each in list(self._queries.values())}
 
     def state(self, query_id: str) -> QueryState:
         return _state(self._queries[query_id])
@@ -282,4 +281,4 @@ class Queries:
 def _state(query: _Query) -> QueryState:
     if query.paused:
         return QueryState(State.PAUSED)
-    return worst(each.state() for each in query.parts)
+    return worst(each.state() for each in list(query.parts))
