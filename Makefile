@@ -7,7 +7,7 @@ SPARK := $(VENV)/.spark
 COMPILED := .cache/compiled
 LIBRDKAFKA_SUITE := tests/compat/test_librdkafka_own_suite.py
 
-.PHONY: run test lint unit spark compat delivery librdkafka compile test-compiled bench chaos fuzz messages clean help
+.PHONY: run test lint unit spark compat delivery librdkafka compile test-compiled bench chaos fuzz messages functions-doc clean help
 
 help:
 	@echo "make run      start a broker on 127.0.0.1:9092 (data in ./data); ARGS=\"--override NAME=VALUE\""
@@ -19,6 +19,7 @@ help:
 	@echo "make chaos    clients and broker killed at random (minutes=10)"
 	@echo "make fuzz     random frames and segment files (minutes=5)"
 	@echo "make messages write src/ottla/wire/messages anew from kio"
+	@echo "make functions-doc write docs/sql-functions.md anew from the table of functions"
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -95,6 +96,9 @@ fuzz: $(READY)
 
 messages: $(READY)
 	$(BIN)/python tools/generate_messages.py
+
+functions-doc: $(READY)
+	$(BIN)/python tools/sql_functions.py
 
 clean:
 	rm -rf $(VENV) build dist .cache

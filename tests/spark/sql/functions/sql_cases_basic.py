@@ -320,3 +320,11 @@ STRINGS: Final[list[tuple[str, Any]]] = [
     ("MD5('r1')", "7c92cf1eee8d99cc85f8355a3d6e4b86"),
     ("MD5(NS)", None),
 ]  # fmt: skip
+
+CAPTURES: Final[list[tuple[str, Any]]] = [
+    ("ARRAY_REMOVE(ARRAY[1, 7], `x`)", [7]),
+    ("ARRAY_CONTAINS(ARRAY[2, 7], `x`)", False),
+    ("FILTER(ARRAY[1, 7], y => ARRAY_CONTAINS(ARRAY[y], `x`))", [1]),
+    ("TRANSFORM(ARRAY[1, 7], `x` => `x` + 1)", [2, 8]),
+]
+"""A column `x`, which is 1, is not taken for an argument of a lambda."""

@@ -11,7 +11,7 @@ import pytest
 import sql_cases_basic
 import sql_cases_more
 
-from ottla.spark.sql.expressions import Scope, translate
+from ottla.spark.sql.expressions import Scope, resolve_call, table_calls, translate
 from ottla.spark.sql.functions import BUILTIN, FunctionKind, register_udfs
 from ottla.spark.sql.syntax import parse_expression, parse_type
 from ottla.spark.sql.types import spark_name
@@ -19,7 +19,7 @@ from ottla.spark.sql.types import spark_name
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 COLUMNS: dict[str, tuple[str, Any]] = {
     "I": ("INTEGER", 7),
@@ -43,13 +43,14 @@ COLUMNS: dict[str, tuple[str, Any]] = {
     "TS": ("TIMESTAMP", datetime(2021, 2, 3, 4, 5, 6, 789000, tzinfo=UTC)),
     "Y": ("BYTES", b"abc"),
     "ZERO": ("INTEGER", 0),
+    "x": ("INTEGER", 1),
 }
 TYPES = {name: parse_type(text) for name, (text, _) in COLUMNS.items()}
 SCOPE = Scope({("", name): (each, spark_name(name)) for name, each in TYPES.items()})
 GROUPS = {
     "operators": [*sql_cases_basic.OPERATORS, *sql_cases_basic.CASTS],
     "numbers": sql_cases_basic.NUMERIC,
-    "strings": sql_cases_basic.STRINGS,
+    "strings": [*sql_cases_basic.STRINGS, *sql_cases_basic.CAPTURES],
     "bytes and collections": [*sql_cases_more.BYTES, *sql_cases_more.COLLECTIONS],
     "times, URLs and JSON": [*sql_cases_more.TIMES, *sql_cases_more.URLS, *sql_cases_more.JSON],
 }
@@ -82,6 +83,21 @@ def test_spark_computes_what_ksqldb_says(rows: DataFrame, group: str) -> None:
     ]
 
     assert not wrong, "\n".join(wrong)
+
+
+def test_table_functions_make_arrays_of_rows(rows: DataFrame) -> None:
+    cubes = {
+        "CUBE_EXPLODE(ARRAY[1, 2])": [[None, None], [None, 2], [1, None], [1, 2]],
+        "CUBE_EXPLODE(ARRAY[1, NI])": [[None, None], [1, None]],
+        "CUBE_EXPLODE(NA)": None,
+        "EXPLODE(AI)": [3, 1, None, 2],
+    }
+    calls = [table_calls(parse_expression(text))[0] for text in cubes]
+    texts = [resolve_call(each, SCOPE).spark for each in calls]
+
+    (row,) = rows.selectExpr(*texts).collect()
+
+    assert list(row) == list(cubes.values())
 
 
 def test_each_function_is_tried() -> None:

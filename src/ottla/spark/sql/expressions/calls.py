@@ -49,8 +49,14 @@ class Called:
         return self.call.filled(spark) if isinstance(spark, str) else spark(self.call)
 
     @property
+    def columns(self) -> list[exp.Expression]:
+        """The arguments that change from row to row: what an aggregate in Python takes."""
+        fixed = self.function.constants_at(len(self.arguments))
+        return [each for place, each in enumerate(self.arguments) if place not in fixed]
+
+    @property
     def aggregation(self) -> Aggregation:
-        """An aggregate in its Python form; it takes the arguments that are no constants of it."""
+        """An aggregate in its Python form; `columns` are what `add` and `undo` take."""
         make = self.match.signature.aggregation
         assert make is not None, f"{self.function.name} is no aggregate"
         return make(self.call)

@@ -14,6 +14,7 @@ from ottla.spark.sql.functions.strings import STRINGS
 from ottla.spark.sql.functions.table import Function, FunctionKind, Functions, Signature
 from ottla.spark.sql.functions.times import TIMES
 from ottla.spark.sql.functions.urls import URLS
+from ottla.spark.sql.functions.user import MODULES, load_functions, python_function, udf
 
 BUILTIN = Functions(
     [
@@ -35,10 +36,14 @@ BUILTIN = Functions(
 
 __all__ = [
     "BUILTIN",
+    "MODULES",
     "SESSION_SETTINGS",
     "Function",
     "FunctionKind",
     "Functions",
     "Signature",
+    "load_functions",
+    "python_function",
     "register_udfs",
+    "udf",
 ]

@@ -90,6 +90,8 @@ def _collect_list(call: Call) -> str:
 
 def _collect_set(call: Call) -> str:
     """In the order of the values: which came first, a set does not know."""
+    if not _orderable(call.returns):
+        raise SqlError("COLLECT_SET can't take values with maps in them: maps have no order.")
     values = f"transform(array_sort(collect_set(struct({call.texts[0]} AS v))), e -> e.v)"
     return _limited(values, _limit(call, SET_LIMIT))
 
@@ -382,3 +384,6 @@ CHOOSING: Final = (
 )
 
 AGGREGATES: Final = (*COUNTING, *STATISTICS, *CHOOSING)
+
+GROWING: Final = frozenset({"COLLECT_LIST", "COLLECT_SET", "HISTOGRAM", "TOPKDISTINCT"})
+"""Those whose state in Spark grows with the rows of a group, or with their different values."""

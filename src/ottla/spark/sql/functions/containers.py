@@ -10,7 +10,7 @@ from ottla.spark.sql.functions.table import Call
 
 FAMILY: Final = "Collections"
 
-_REMOVED: Final = "filter({0}, x -> NOT (x <=> {1}))"
+_REMOVED: Final = "filter({0}, __x -> NOT (__x <=> {1}))"
 _SLICE: Final = (
     "CASE WHEN {from_} >= 1 AND {to} >= {from_} - 1 AND {from_} <= size({list}) "
     "THEN slice({list}, {from_}, {to} - {from_} + 1) END"
@@ -69,7 +69,8 @@ ARRAYS: Final = (
         FAMILY,
         "Whether the array has that element.",
         signature(
-            "ARRAY<T> array, T element -> BOOLEAN", "coalesce(exists({0}, x -> x <=> {1}), false)"
+            "ARRAY<T> array, T element -> BOOLEAN",
+            "coalesce(exists({0}, __x -> __x <=> {1}), false)",
         ),
     ),
     scalar(

@@ -71,7 +71,7 @@ def _number(size: int, spark: str, type_: str) -> list[Signature]:
     def of(bytes_: str) -> str:
         return f"CASE WHEN length({{0}}) = {size} THEN {spark.format(bytes_)} END"
 
-    turned = "reverse(transform(sequence(1, length({0})), i -> hex(substring({0}, i, 1))))"
+    turned = "reverse(transform(sequence(1, length({0})), __i -> hex(substring({0}, __i, 1))))"
     big, small = of("hex({0})"), of(f"array_join({turned}, '')")
     either = f"CASE {{1}} WHEN 'BIG_ENDIAN' THEN {big} WHEN 'LITTLE_ENDIAN' THEN {small} END"
     return [

@@ -19,11 +19,11 @@ def _cube(call: Call) -> str:
     array = call.texts[0]
     size = f"size({array})"
     numbers = f"sequence(0, CAST(pow(2, {size}) AS int) - 1)"
-    bit = f"(shiftright(n, {size} - 1 - i) & 1)"
-    kept = f"filter({numbers}, n -> NOT exists(sequence(0, {size} - 1), i -> "
-    kept += f"{bit} = 1 AND get({array}, i) IS NULL))"
-    row = f"transform(sequence(0, {size} - 1), i -> IF({bit} = 1, get({array}, i), NULL))"
-    return f"CASE WHEN {size} > 0 THEN transform({kept}, n -> {row}) END"
+    bit = f"(shiftright(__n, {size} - 1 - __i) & 1)"
+    kept = f"filter({numbers}, __n -> NOT exists(sequence(0, {size} - 1), __i -> "
+    kept += f"{bit} = 1 AND get({array}, __i) IS NULL))"
+    row = f"transform(sequence(0, {size} - 1), __i -> IF({bit} = 1, get({array}, __i), NULL))"
+    return f"CASE WHEN {size} > 0 THEN transform({kept}, __n -> {row}) END"
 
 
 TABLE_FUNCTIONS: Final = (

@@ -22,7 +22,7 @@ def _to_json(call: Call) -> str:
     if type_ is not None and type_.kind is Kind.TIME:
         return f"coalesce(concat('\"', {time_to_string(text)}, '\"'), 'null')"
     whole = f"to_json(array({text}), {OPTIONS})"
-    return f"substring({whole}, 2, length({whole}) - 2)"
+    return f"regexp_replace({whole}, '(?s)^.(.*).$', '$1')"
 
 
 def _contains(call: Call) -> str:

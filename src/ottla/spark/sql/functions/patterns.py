@@ -1,8 +1,9 @@
 """What a signature says about types, and whether arguments fit it.
 
-A pattern is written as in ksqlDB's documentation: `ARRAY<T>`, `MAP<K, V>`, `DECIMAL` (of any size),
-`INTERVAL` (a unit such as DAYS), `LAMBDA(K, V) => U`, `ANY`. One capital letter stands for a type
-that the arguments decide; where several arguments have a word in it, the widest wins.
+A pattern is written as in ksqlDB's documentation: `ARRAY<T>`, `MAP<K, V>`, `DECIMAL` (of any size;
+`DECIMAL(6, 2)` of that one), `INTERVAL` (a unit such as DAYS), `LAMBDA(K, V) => U`, `ANY`. One
+capital letter stands for a type that the arguments decide; where several arguments have a word in
+it, the widest wins.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from ottla.spark.sql.types import NUMBERS, Field, Kind, SqlType, array, map_of
-from ottla.spark.sql.widening import common_type, decimal_of, distance
+from ottla.spark.sql.types import NUMBERS, Field, Kind, SqlType, array, decimal, map_of
+from ottla.spark.sql.widening import can_widen, common_type, decimal_of, distance
 
 SAME_DECIMAL: Final = "DECIMAL"
 
@@ -25,6 +26,7 @@ class Pattern:
     name: str
     inner: tuple[Pattern, ...] = ()
     names: tuple[str, ...] = ()
+    size: SqlType | None = None
 
     def __str__(self) -> str:
         if self.name == "LAMBDA":
@@ -33,6 +35,8 @@ class Pattern:
         if self.name == "STRUCT":
             fields = zip(self.names, self.inner, strict=True)
             return f"STRUCT<{', '.join(f'{name} {each}' for name, each in fields)}>"
+        if self.size is not None:
+            return str(self.size)
         inner = f"<{', '.join(str(each) for each in self.inner)}>" if self.inner else ""
         return self.name + inner
 
@@ -99,6 +103,9 @@ def match(pattern: Pattern, shape: Shape, bound: Bound) -> int | None:
 
 
 def _match_type(pattern: Pattern, type_: SqlType, bound: Bound) -> int | None:
+    if pattern.size is not None:
+        fits = type_.is_number and can_widen(type_, pattern.size)
+        return int(type_ != pattern.size) if fits else None
     if pattern.name == SAME_DECIMAL and type_.kind in NUMBERS and type_.kind is not Kind.DOUBLE:
         cost = bound.bind(SAME_DECIMAL, decimal_of(type_))
         return None if cost is None else cost + distance(type_.kind, Kind.DECIMAL)
@@ -118,6 +125,8 @@ def _match_type(pattern: Pattern, type_: SqlType, bound: Bound) -> int | None:
 
 def concrete(pattern: Pattern, bound: Bound) -> SqlType | None:
     """The pattern with its letters filled in; None where one is open (all its arguments NULL)."""
+    if pattern.size is not None:
+        return pattern.size
     if pattern.is_variable or pattern.name == SAME_DECIMAL:
         return bound.types.get(pattern.name)
     if pattern.name in ("ANY", "LAMBDA", "INTERVAL"):
@@ -164,6 +173,13 @@ class PatternReader:
             inner = self._list(")")
             self.take("=>")
             return Pattern(name, (*inner, self.pattern()))
+        if name == SAME_DECIMAL and self.next == "(":
+            self.take("(")
+            precision = int(self.take())
+            self.take(",")
+            size = decimal(precision, int(self.take()))
+            self.take(")")
+            return Pattern(name, size=size)
         if self.next != "<":
             return Pattern(name)
         self.take("<")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.spark.sql.functions.patterns import Bound, concrete
 from ottla.spark.sql.functions.table import Function
+from ottla.spark.sql.functions.user import Safe
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,5 +40,16 @@ def register_udfs(spark: SparkSession, functions: Iterable[Function] | None = No
         if each.python is not None:
             returns = concrete(each.signatures[0].result, Bound())
             assert returns is not None, f"{each.name} gives no type of its own"
+            _send_by_value(each.python)
             made = udf(each.python, returnType=returns.spark, useArrow=True)
             spark.udf.register(each.udf, made)
+
+
+def _send_by_value(python: Callable[..., Any]) -> None:
+    """A user's module need not be installed where Spark's workers run: its functions travel."""
+    if isinstance(python, Safe):
+        from pyspark.cloudpickle import register_pickle_by_value
+
+        module = sys.modules.get(python.python.__module__)
+        if module is not None and module.__name__ != "__main__":
+            register_pickle_by_value(module)  # type: ignore[no-untyped-call]

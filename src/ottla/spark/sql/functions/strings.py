@@ -23,9 +23,11 @@ def _latin(text: str) -> str:
     return f"decode({text}, {LATIN})"
 
 
-def split_text(value: str, delimiter: str) -> str:
+def split_text(value: str, delimiter: str, constant: object = None) -> str:
     """Split at a text; Spark splits at a pattern. No delimiter: into characters."""
     split = f"split({value}, {_QUOTED.format(delimiter)}, -1)"
+    if isinstance(constant, str) and constant:
+        return split
     characters = f"IF({value} = '', array(''), {_CHARACTERS.format(value)})"
     return f"CASE WHEN {delimiter} = '' THEN {characters} ELSE {split} END"
 
@@ -38,10 +40,11 @@ def _split_bytes(call: Call) -> str:
 def _split_to_map(call: Call) -> str:
     value, entry_end, key_end = call.texts
     entries = (
-        f"filter(split({value}, {_QUOTED.format(entry_end)}, -1), e -> instr(e, {key_end}) > 0)"
+        f"filter(split({value}, {_QUOTED.format(entry_end)}, -1), __e -> instr(__e, {key_end}) > 0)"
     )
     pair = (
-        f"e -> struct(substring_index(e, {key_end}, 1), split(e, {_QUOTED.format(key_end)}, -1)[1])"
+        f"__e -> struct(substring_index(__e, {key_end}, 1), "
+        f"split(__e, {_QUOTED.format(key_end)}, -1)[1])"
     )
     made = f"map_from_entries(transform({entries}, {pair}))"
     return f"CASE WHEN {entry_end} <> '' AND {key_end} <> '' THEN {made} END"
@@ -63,10 +66,10 @@ def _places(call: Call) -> str:
     occurrence = call.texts[3] if len(call.texts) > 3 else "1"
     all_places = (
         f"filter(sequence(1, greatest(length({text}), 1)), "
-        f"i -> substring({text}, i, length({part})) = {part})"
+        f"__i -> substring({text}, __i, length({part})) = {part})"
     )
-    forwards = f"filter({all_places}, i -> i >= {place})"
-    backwards = f"reverse(filter({all_places}, i -> i <= length({text}) + {place} + 1))"
+    forwards = f"filter({all_places}, __i -> __i >= {place})"
+    backwards = f"reverse(filter({all_places}, __i -> __i <= length({text}) + {place} + 1))"
     found = f"IF({place} >= 0, {forwards}, {backwards})"
     return (
         f"IF({text} IS NULL OR {part} IS NULL OR {place} IS NULL OR {occurrence} IS NULL, NULL, "
@@ -262,7 +265,7 @@ PARTS: Final = (
         "What lies between the delimiters; with an empty one, each character by itself.",
         signature(
             "STRING text, STRING delimiter -> ARRAY<STRING>",
-            lambda call: split_text(call.texts[0], call.texts[1]),
+            lambda call: split_text(call.texts[0], call.texts[1], call.constants[1]),
         ),
         signature("BYTES bytes, BYTES delimiter -> ARRAY<BYTES>", _split_bytes),
     ),

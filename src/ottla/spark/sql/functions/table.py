@@ -56,8 +56,9 @@ class Call:
 
 
 def lambda_variable(depth: int, place: int) -> str:
-    """The name of a lambda's argument in Spark SQL: no two that stand in each other share one."""
-    return f"l{depth}_{place}"
+    """The name of a lambda's argument in Spark SQL: no two that stand in each other share one, and
+    no column has one like it."""
+    return f"__l{depth}_{place}"
 
 
 SparkText: TypeAlias = str | Callable[[Call], str]

@@ -1,0 +1,97 @@
+"""Writes docs/sql-functions.md from the table of functions. `make functions-doc` runs it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+from ottla.spark.sql.functions import BUILTIN, Function, FunctionKind
+from ottla.spark.sql.functions.aggregates import GROWING
+
+PATH = Path(__file__).parent.parent / "docs" / "sql-functions.md"
+HEAD = """\
+# Functions of the SQL
+
+Written by `tools/sql_functions.py` from the table of functions; `tests/spark/sql/functions` checks
+that it is current. A letter such as T stands for any type, `...` for any number of arguments.
+INTEGER, BIGINT, DECIMAL and DOUBLE widen in that order where a wider one is wanted.
+
+What fails for a row is NULL and the query goes on. Formats of dates and times are Java's
+(`DateTimeFormatter`), without the letters that Spark does not know: A B N W Y c e n p u w.
+
+## Where they differ from ksqlDB's
+
+- COLLECT_SET gives its values in their own order, not in the order in which they came.
+- EXTRACTJSONFIELD, JSON_RECORDS and JSON_ITEMS write numbers anew: `1.50` comes out as `1.5`.
+- GREATEST, LEAST, COALESCE and others widen numbers of different types, where ksqlDB wants a CAST.
+- A regular expression that comes from a column and is none ends the query; in a literal it is
+  found when the query starts.
+- DECIMALs have up to 38 digits; of a longer result, digits after the point go first.
+- UNIX_TIMESTAMP() and UNIX_DATE() are those of the micro-batch.
+- TRANSFORM of a map gives NULL for a value that can't be computed, where ksqlDB gives NULL for all.
+
+## Functions of one's own
+
+A module in `ottla.udf.modules` marks Python functions, and every statement can call them:
+
+```python
+from ottla.spark.sql.functions import udf
+
+@udf
+def net(price: float, tax_percent: int) -> float:
+    "The price before tax."
+    return price / (1 + tax_percent / 100)
+
+@udf(name="SHOUT", signature="STRING text -> STRING")
+def loud(text):
+    return text.upper() + "!"
+```
+
+Hints of int, float, str, bool, bytes, date, time, datetime, `list[...]` and `dict[...]` are BIGINT,
+DOUBLE, STRING, BOOLEAN, BYTES, DATE, TIME, TIMESTAMP, ARRAY and MAP; a signature says the rest. A
+NULL does not reach the function unless a hint says `| None`, and a call that raises is NULL. They
+can't be used inside lambdas: Spark calls no Python there.
+"""
+
+
+def main() -> int:
+    PATH.write_text(document(), encoding="utf-8")
+    return 0
+
+
+def document() -> str:
+    by_family = sorted(BUILTIN, key=lambda each: (order(each), each.family))
+    parts = [HEAD]
+    for family, functions in groupby(by_family, key=lambda each: each.family):
+        parts.append(f"\n## {family}\n")
+        parts += [section(each) for each in functions]
+    return "\n".join(parts)
+
+
+def order(function: Function) -> int:
+    return list(FunctionKind).index(function.kind)
+
+
+def section(function: Function) -> str:
+    return "\n".join([f"### {function.name}\n", *signatures(function), "", *words(function), ""])
+
+
+def signatures(function: Function) -> Iterator[str]:
+    for each in function.signatures:
+        yield f"    {each.text(function.name)} -> {each.result}"
+
+
+def words(function: Function) -> Iterator[str]:
+    yield function.description
+    if function.kind is FunctionKind.AGGREGATE:
+        sources = "streams and tables" if function.on_tables else "streams"
+        grows = " Its state grows with the rows." if function.name in GROWING else ""
+        yield f"\nOver {sources}.{grows}"
+    if function.python is not None:
+        yield "\nComputed in Python."
+
+
+if __name__ == "__main__":
+    sys.exit(main())
