@@ -275,6 +275,19 @@ def test_delimited_numbers_as_java_reads_them() -> None:
     assert [each.offset for each in bad] == [3, 4, 6, 7, 8, 9]
 
 
+@pytest.mark.parametrize("tail", [b'1,"x', b'1,"x"y', b"1", b'"1\n2",3', b""])
+def test_quotes_in_delimited_lines(tail: bytes) -> None:
+    columns = (Column("A", t.STRING), Column("B", t.STRING))
+    layout = layout_of(*columns, value_format=Format("DELIMITED"))
+    values: list[bytes | None] = [b'1,"a,b"', b'"",x"y', b"1,2"] * 3
+    rows, bad = decode(layout, values)
+    assert not bad
+    assert columns_of(rows, "A", "B") == [("1", "a,b"), (None, 'x"y'), ("1", "2")] * 3
+    rows, bad = decode(layout, [tail, *values, tail])
+    assert len(rows) + len(bad) == 11
+    assert len(bad) == (0 if b"\n" in tail else 2)
+
+
 def test_delimited_fields() -> None:
     layout = layout_of(
         Column("A", t.INTEGER),

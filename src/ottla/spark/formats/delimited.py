@@ -61,19 +61,34 @@ class Delimited:
         return arrays, problems
 
     def _split_all(self, data: pa.Array) -> list[pa.Array] | None:
-        """The fields of lines without quotes, all with the right count; else None."""
+        """The fields of all lines, if they are regular; else None."""
         count = len(self._columns)
         try:
             texts = data.cast(pa.string())
         except pa.ArrowInvalid:
             return None
-        if not count or not len(data) or pc.any(pc.match_substring_regex(texts, QUOTED)).as_py():
+        if not count or not len(data):
             return None
+        if pc.any(pc.match_substring_regex(texts, QUOTED)).as_py():
+            return self._split_lines(texts.to_pylist())
         fields = pc.split_pattern(texts, self._delimiter)
         if not pc.all(pc.equal(pc.list_value_length(fields), count)).as_py():
             return None
         flat = fields.flatten()
         return [flat.take(pa.array(np.arange(n, len(flat), count))) for n in range(count)]
+
+    def _split_lines(self, texts: list[str]) -> list[pa.Array] | None:
+        """One reader for all of them. A quote that is left open would go on in the next line: then
+        there are fewer rows than texts."""
+        if any("\n" in each or "\r" in each for each in texts):
+            return None
+        try:
+            rows = list(csv.reader(texts, delimiter=self._delimiter, strict=True))
+        except csv.Error:
+            return None
+        if len(rows) != len(texts) or {len(each) for each in rows} != {len(self._columns)}:
+            return None
+        return [pa.array(each, pa.string()) for each in zip(*rows, strict=True)]
 
     def _split_singly(self, data: list[bytes], problems: Problems) -> list[pa.Array]:
         rows: list[Sequence[str | None]] = []
