@@ -66,16 +66,13 @@ def test_every_compression(cluster: LocalCluster, codec: str) -> None:
     assert values(cluster, Range(topic, 0, 123, 321)) == sent[123:321]
 
 
-def test_many_answers_and_many_ranges_in_one_task(
-    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fetching, "FETCH_BYTES_MIN", 2000)
-    monkeypatch.setattr(fetching, "FETCH_BYTES_MAX", 2000)
+def test_many_answers_and_many_ranges_in_one_task(cluster: LocalCluster) -> None:
     topics = ["pipe-a", "pipe-b"]
     for topic in topics:
         cluster.create_topic(topic)
         fill(cluster, topic, numbers(300), **{"batch.num.messages": 7})
-    found = rows(cluster, Range("pipe-a", 0, 5, 290), Range("pipe-b", 0, 0, 300))
+    ranges = Range("pipe-a", 0, 5, 290), Range("pipe-b", 0, 0, 300)
+    found = rows(cluster, *ranges, fetch_bytes_max=2000)
     assert found == [("pipe-a", 0, each, b"%d" % each) for each in range(5, 290)] + [
         ("pipe-b", 0, each, b"%d" % each) for each in range(300)
     ]

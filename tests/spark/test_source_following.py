@@ -249,6 +249,10 @@ def test_a_batch_query_reads_between_its_limits(cluster: LocalCluster, brokers: 
         startingOffsets='{"between":{"0":4}}',
         endingOffsets='{"between":{"0":6}}',
     ) == [Range("between", 0, 4, 6)]
+    beyond = {"assign": '{"between":[0]}', "endingOffsets": '{"between":{"0":50}}'}
+    with pytest.raises(DataLost, match="endingOffsets has 50 for between-0, which ends at 9"):
+        ranges(**beyond)
+    assert ranges(**beyond, failOnDataLoss="false") == [Range("between", 0, 0, 9)]
     assert ranges(subscribe="between", endingTimestamp=str(1 << 50)) == [Range("between", 0, 0, 9)]
 
 

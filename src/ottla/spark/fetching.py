@@ -1,7 +1,7 @@
 """Record batches of ranges, fetched one answer after the other; the next is asked for beforehand.
 
 While the records of one answer are decoded, the broker works on the next: one request is always
-under way. No more than two answers are in memory, of `FETCH_BYTES_MAX` each (a batch that is
+under way. No more than two answers are in memory, of `fetch_bytes_max` each (a batch that is
 larger comes whole: KIP-74).
 """
 
@@ -32,7 +32,6 @@ from ottla.wire.messages.fetch import (
 log = logging.getLogger("ottla.spark")
 
 FETCH_BYTES_MIN: Final = 64 * 1024
-FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
 RECORD_BYTES_GUESS: Final = 1024  # before a record of the range was seen
 RECORD_BYTES_MARGIN: Final = 1.25  # rather a little too much than one more round trip
 FETCH_WAIT_MS: Final = 500
@@ -75,11 +74,13 @@ class Fetching:
         read_committed: bool,
         fail_on_data_loss: bool,
         poll_timeout_s: float,
+        fetch_bytes_max: int,
     ) -> None:
         self._brokers = brokers
         self._read_committed = read_committed
         self._fail_on_data_loss = fail_on_data_loss
         self._poll_timeout_s = poll_timeout_s
+        self._fetch_bytes_max = fetch_bytes_max
         self._asked: Asked | None = None
         self._record_bytes: float = RECORD_BYTES_GUESS
 
@@ -159,7 +160,7 @@ class Fetching:
         request = FetchRequest(
             max_wait=FETCH_WAIT_MS,
             min_bytes=1,
-            max_bytes=FETCH_BYTES_MAX,
+            max_bytes=self._fetch_bytes_max,
             isolation_level=int(self._read_committed),
             topics=[topic],
         )
@@ -167,9 +168,9 @@ class Fetching:
         return Asked(line, range_, position)
 
     def _bytes_for(self, count: int) -> int:
-        """A small range of a large topic does not take eight megabytes."""
+        """A small range of a large topic does not take megabytes."""
         size = int(count * self._record_bytes * RECORD_BYTES_MARGIN)
-        return max(FETCH_BYTES_MIN, min(FETCH_BYTES_MAX, size))
+        return min(self._fetch_bytes_max, max(FETCH_BYTES_MIN, size))
 
     def _fetched(self, range_: Range, position: int, part: PartitionData) -> Fetched:
         data = _bytes(part)

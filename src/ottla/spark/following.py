@@ -80,7 +80,7 @@ class Following:
             partitions = [each for each in partitions if each in self._target]
         gone = start.keys() - set(partitions)
         if gone:
-            self._lose(f"{listed(gone)} are gone: the topic was deleted")
+            lose(self._options, f"{listed(gone)} are gone: the topic was deleted")
         self.ends = ends = self._ends(partitions)
         begins = self._begins(start, ends)
         if limit and self._too_few(start, ends, begins):
@@ -105,13 +105,17 @@ class Following:
         begins = self._find_all(remade | new, EARLIEST)
         for each in sorted(known):
             if each in remade or start[each] > ends[each]:
-                self._lose(
+                lose(
+                    self._options,
                     f"the offset of {each} went from {start[each]} to {ends[each]}: its topic was"
-                    " deleted and made anew, or the query started beyond its end"
+                    " deleted and made anew, or the query started beyond its end",
                 )
         for each in sorted(new):
             if begins[each] > 0:
-                self._lose(f"the new partition {each} begins at offset {begins[each]} instead of 0")
+                lose(
+                    self._options,
+                    f"the new partition {each} begins at offset {begins[each]} instead of 0",
+                )
         return begins
 
     def _is_remade(self, where: TopicPartition, went_back: bool) -> bool:
@@ -147,17 +151,7 @@ class Following:
         return self._brokers.offsets(times, read_committed=self._options.read_committed)
 
     def _find_all(self, partitions: Iterable[TopicPartition], when: int) -> Offsets:
-        found = self._find(dict.fromkeys(partitions, when))
-        return {each: offset or 0 for each, offset in found.items()}
-
-    def _lose(self, what: str) -> None:
-        message = (
-            f"Some data may have been missed: {what}. If the query is to go on, set the source"
-            ' option "failOnDataLoss" to "false"'
-        )
-        if self._options.fail_on_data_loss:
-            raise DataLost(ErrorCode.OFFSET_OUT_OF_RANGE, message)
-        log.warning("%s", message)
+        return _offsets(self._find(dict.fromkeys(partitions, when)))
 
 
 def batch_ranges(options: ReadOptions, brokers: Brokers) -> list[Range]:
@@ -169,11 +163,39 @@ def batch_ranges(options: ReadOptions, brokers: Brokers) -> list[Range]:
     partitions = chosen(options, find_topics(options, brokers))
     starts = options.starting.resolve(partitions, find, latest_if_no_time=options.latest_if_no_time)
     ends = options.ending.resolve(partitions, find, latest_if_no_time=True)
+    if options.ending.each and not options.ending.by_time:
+        ends = _no_further(options, ends, _offsets(find(dict.fromkeys(partitions, LATEST))))
     return [
         Range(*each, starts[each], ends[each])
         for each in sorted(partitions)
         if starts[each] < ends[each]
     ]
+
+
+def _no_further(options: ReadOptions, ends: Offsets, last: Offsets) -> Offsets:
+    """Ends that were named may lie beyond the last record: said now, not by a task that waits."""
+    for each in sorted(ends):
+        if ends[each] > last[each]:
+            what = (
+                f"{options.ending.option} has {ends[each]} for {each}, which ends at {last[each]}"
+            )
+            lose(options, what)
+    return {each: min(end, last[each]) for each, end in ends.items()}
+
+
+def _offsets(found: Mapping[TopicPartition, int | None]) -> Offsets:
+    """EARLIEST and LATEST are always found."""
+    return {each: offset or 0 for each, offset in found.items()}
+
+
+def lose(options: ReadOptions, what: str) -> None:
+    message = (
+        f"Some data may have been missed: {what}. If the query is to go on, set the source"
+        ' option "failOnDataLoss" to "false"'
+    )
+    if options.fail_on_data_loss:
+        raise DataLost(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+    log.warning("%s", message)
 
 
 def find_topics(options: ReadOptions, brokers: Brokers) -> dict[str, Topic]:

@@ -33,6 +33,7 @@ from ottla.spark.limits import (
 log = logging.getLogger("ottla.spark")
 
 POLL_TIMEOUT_MS: Final = 120_000
+FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
 MAX_TRIGGER_DELAY: Final = "15m"
 UNITS_MS: Final = {
     "us": 0.001,
@@ -105,6 +106,7 @@ class ReadOptions:
     with_headers: bool = False
     read_committed: bool = False
     poll_timeout_ms: int = POLL_TIMEOUT_MS
+    fetch_bytes_max: int = FETCH_BYTES_MAX
     layout: str = ""
 
 
@@ -144,6 +146,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
         with_headers=_with_headers(options),
         read_committed=_read_committed(kafka),
         poll_timeout_ms=_count(options, "kafkaConsumer.pollTimeoutMs") or POLL_TIMEOUT_MS,
+        fetch_bytes_max=_count(options, "kafka.max.partition.fetch.bytes") or FETCH_BYTES_MAX,
         layout=options.get("ottla.layout", ""),
     )
 

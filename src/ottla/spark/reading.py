@@ -50,6 +50,7 @@ def read(options: ReadOptions, ranges: Sequence[Range]) -> Iterator[Chunk]:
             read_committed=options.read_committed,
             fail_on_data_loss=options.fail_on_data_loss,
             poll_timeout_s=options.poll_timeout_ms / 1000,
+            fetch_bytes_max=options.fetch_bytes_max,
         )
         for fetched in fetching.fetch(ranges):
             yield from decode(
