@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from sink_rows import options, rows, topic, turn, values
 
 from ottla.spark.sink.decisions import DeliveryError, Identity, State, Written
 from ottla.spark.sink.options import WriteOptions
 from ottla.spark.sink.transactions import describe, end, initialize
-from ottla.spark.sink.writing import Turn, cluster_of, decisions_of, write_once
+from ottla.spark.sink.writing import Told, Turn, cluster_of, decisions_of, mark
+from ottla.spark.sink.writing import write_once as write_and_tell
+from ottla.spark.sql.schema import Column, Format, Layout, Schema
+from ottla.spark.sql.types import STRING
 from ottla.testing import LocalCluster
+
+
+def write_once(given: WriteOptions, at: Turn, batches: Iterable[Any]) -> Written:
+    return write_and_tell(given, at, batches).written
 
 
 def decide(given: WriteOptions, at: Turn, *written: Written) -> None:
@@ -267,3 +276,43 @@ def test_an_entry_is_read_as_it_was_written(writers: tuple[tuple[int, int], ...]
     entry = State(7, "a" * 36, "b" * 36, 3, writers)
     assert State.from_json(entry.to_json(), batch=7) == entry
     assert len(entry.to_json()) < 4096
+
+
+def test_an_output_that_is_new_gets_what_was_decided_without_it(broker: LocalCluster) -> None:
+    """The query has another column for another topic when its last batch runs again."""
+    old, new = topic(broker), topic(broker)
+    some, more = fan_out(broker, old), fan_out(broker, old, new)
+    at = turn("q20")
+    settle(some, at, struct_rows(old, 1, 2))
+    assert state(some, at).outputs == {mark(old)}
+    for run in ("run 2", "run 3"):  # and once more, as Spark still does not know
+        told = settle(more, turn("q20", run=run), struct_rows(old, 1, 2) + struct_rows(new, 3))
+        assert told.turn.identity.sink == f"+{mark(new)}"
+    assert values(broker, old) == ["1", "2"]
+    assert values(broker, new) == ["3"]
+    settle(more, turn("q20", batch=1, run="run 3"), struct_rows(old, 4) + struct_rows(new, 5))
+    assert values(broker, old) == ["1", "2", "4"]
+    assert values(broker, new) == ["3", "5"]
+
+
+def fan_out(broker: LocalCluster, *topics: str) -> WriteOptions:
+    layout = Layout(Schema((Column("V", STRING),)), Format("NONE"), Format("KAFKA"))
+    outputs = [{"column": each, "topic": each, "layout": layout.to_json()} for each in topics]
+    return options(broker, ottla_layouts=json.dumps(outputs))
+
+
+def struct_rows(name: str, *numbers: int) -> list[dict[str, Any]]:
+    return [{name: {"V": str(each), "ROWTIME": each}} for each in numbers]
+
+
+def settle(given: WriteOptions, at: Turn, found: list[dict[str, Any]]) -> Told:
+    kind = pa.struct([("V", pa.string()), ("ROWTIME", pa.int64())])
+    columns = {
+        each.column: pa.array([row.get(each.column) for row in found], kind)
+        for each in given.outputs
+    }
+    told = write_and_tell(given, at, [pa.RecordBatch.from_pydict(columns)])
+    decisions_of(given, told.turn.identity).decide(
+        batch=at.batch, run=at.run, written=[told.written], outputs=told.outputs
+    )
+    return told

@@ -93,7 +93,8 @@ class Identity:
 class State:
     """What the group says: the last decision, and who may make the next.
 
-    `writers` has the tasks that wrote in the last decided batch, as {task: attempt}.
+    `writers` has the tasks that wrote in the last decided batch, and their attempts; `outputs` the
+    marks of the topics that it was about, where they are fixed beforehand (`ottla.layouts`).
     """
 
     batch: int = -1
@@ -104,17 +105,19 @@ class State:
     number: int = 0
     """Of the entry: the highest one counts, should there be several."""
     writers: tuple[tuple[int, int], ...] = ()
+    outputs: frozenset[str] = frozenset()
 
     def to_json(self) -> str:
-        return json.dumps(
-            {"run": self.run, "by": self.by, "n": self.number, "tasks": _packed(self.writers)},
-            separators=(",", ":"),
-        )
+        data = {"run": self.run, "by": self.by, "n": self.number, "tasks": _packed(self.writers)}
+        if self.outputs:
+            data["outputs"] = " ".join(sorted(self.outputs))
+        return json.dumps(data, separators=(",", ":"))
 
     @staticmethod
     def from_json(text: str, *, batch: int) -> State:
         data = json.loads(text)
-        return State(batch, data["by"], data["run"], data["n"], _unpacked(data["tasks"]))
+        outputs = frozenset(data.get("outputs", "").split())
+        return State(batch, data["by"], data["run"], data["n"], _unpacked(data["tasks"]), outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,15 @@ class Written:
     skipped: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """How a task begins: with its producer; or with None, where the batch is decided."""
+
+    producer: Producer | None
+    outputs: frozenset[str] = frozenset()
+    """Those that the decision was about."""
+
+
 class Decisions:
     """The decisions about the batches of one query, on the broker."""
 
@@ -141,20 +153,24 @@ class Decisions:
         """The last decision; waits for one that is just being made."""
         return self._cluster.patiently(self._read)
 
-    def begin(
-        self, *, batch: int, task: int, attempt: int, run: str, topic: str
-    ) -> Producer | None:
-        """Before a task writes: its producer, or None where the batch is decided."""
+    def begin(self, *, batch: int, task: int, attempt: int, run: str, topic: str) -> Begun:
+        """Before a task writes."""
         state = self.read()
         if state.run != run:
             state = self._take_over(batch, run, topic, turn=task)
         if self._is_decided(state, batch, run):
-            return None
-        return initialize(
-            self._cluster, self._identity.task(batch, task, attempt), self._timeout_ms
-        )
+            return Begun(None, state.outputs)
+        its_id = self._identity.task(batch, task, attempt)
+        return Begun(initialize(self._cluster, its_id, self._timeout_ms))
 
-    def decide(self, *, batch: int, run: str, written: Sequence[Written]) -> None:
+    def decide(
+        self,
+        *,
+        batch: int,
+        run: str,
+        written: Sequence[Written],
+        outputs: frozenset[str] = frozenset(),
+    ) -> None:
         """When all tasks have written: the batch counts from here on."""
         producers = [each.producer for each in written if each.producer is not None]
         skipped = any(each.skipped for each in written)
@@ -176,7 +192,7 @@ class Decisions:
                 new = replace(state, by=run)  # so that a second write of this name is seen
             else:
                 self._check_open(batch, producers)
-                new = replace(state, batch=batch, by=run, writers=writers)
+                new = replace(state, batch=batch, by=run, writers=writers, outputs=outputs)
             if self._write(decider, new, topic):
                 break
         else:
@@ -265,7 +281,7 @@ class Decisions:
         if not lost or batch > state.batch:
             return state
         if len(lost) == len(decided):  # nothing of it is visible: it was never written
-            return replace(state, batch=state.batch - 1, by="", writers=())
+            return replace(state, batch=state.batch - 1, by="", writers=(), outputs=frozenset())
         raise DeliveryError(
             f"batch {state.batch} of query {self._identity.query} was committed in part:"
             f" {len(lost)} of {len(decided)} tasks had their transactions aborted by the broker"

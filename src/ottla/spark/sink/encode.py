@@ -149,9 +149,9 @@ def encode(columns: Columns, compression: int = NONE) -> Batch:
     zero = Varints(np.zeros((count, 1), np.uint8), np.ones(count, np.int64))  # attributes
     joined = pc.binary_join_element_wise(
         _binary([_varints(body), zero, *front]),
-        columns.keys.fill_null(EMPTY),
+        _filled(columns.keys),
         _binary([middle]),
-        columns.values.fill_null(EMPTY),
+        _filled(columns.values),
         pa.scalar(NO_HEADERS, pa.binary()) if columns.headers is None else columns.headers,
         EMPTY,
     )
@@ -191,6 +191,10 @@ def _binary(parts: Sequence[Varints]) -> Any:
     used = np.hstack([np.arange(each.table.shape[1]) < each.sizes[:, np.newaxis] for each in parts])
     total: Numbers = np.sum([each.sizes for each in parts], axis=0)
     return binary_array(table[used], total)
+
+
+def _filled(array: Any) -> Any:
+    return array.fill_null(EMPTY) if array.null_count else array
 
 
 def _length_or_null(array: Any, sizes: Numbers) -> Numbers:

@@ -15,10 +15,10 @@ from pyspark.sql.datasource import (
 )
 
 from ottla.client.delivery import Delivery
-from ottla.spark.sink.decisions import DeliveryError, Identity, Written
+from ottla.spark.sink.decisions import Identity
 from ottla.spark.sink.options import SinkError, WriteOptions, write_options
 from ottla.spark.sink.rows import check_columns
-from ottla.spark.sink.writing import Turn, decisions_of, write_once, write_plainly
+from ottla.spark.sink.writing import Told, Turn, decisions_of, write_once, write_plainly
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -34,11 +34,10 @@ Messages = Sequence[WriterCommitMessage | None]
 
 @dataclass
 class Message(WriterCommitMessage):
-    """What a task tells the driver: None for a task that wrote at least once."""
+    """How much a task wrote; `told` by one that wrote exactly once."""
 
     rows: int
-    turn: Turn | None = None
-    written: Written | None = None
+    told: Told | None = None
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -137,29 +136,34 @@ def _context() -> TaskContext:
 def _write(options: WriteOptions, turn: Turn | None, rows: Iterable[Any]) -> Message:
     if turn is None or options.delivery is Delivery.AT_LEAST_ONCE:
         return Message(write_plainly(options, rows))
-    written = write_once(options, turn, rows)
-    return Message(written.rows, turn, written)
+    told = write_once(options, turn, rows)
+    return Message(told.written.rows, told)
 
 
 def _commit(options: WriteOptions, messages: Messages) -> None:
-    turn, written = _collected(messages)
-    if turn is not None:
-        decisions_of(options, turn.identity).decide(batch=turn.batch, run=turn.run, written=written)
+    for identity, told in _told(messages).items():
+        turn = told[0].turn
+        decisions_of(options, identity).decide(
+            batch=turn.batch,
+            run=turn.run,
+            written=[each.written for each in told],
+            outputs=told[0].outputs,
+        )
 
 
 def _abort(options: WriteOptions, messages: Messages) -> None:
-    turn, written = _collected(messages)
-    if turn is not None:
-        decisions_of(options, turn.identity).abort(batch=turn.batch, run=turn.run, written=written)
+    for identity, told in _told(messages).items():
+        turn = told[0].turn
+        written = [each.written for each in told]
+        decisions_of(options, identity).abort(batch=turn.batch, run=turn.run, written=written)
 
 
-def _collected(
-    messages: Messages,
-) -> tuple[Turn | None, list[Written]]:
-    """What the tasks say: all of one batch."""
-    told = [each for each in messages if isinstance(each, Message)]
-    turns = [each.turn for each in told if each.turn is not None]
-    whose = {(each.identity, each.batch, each.run) for each in turns}
-    if len(whose) > 1:
-        raise DeliveryError(f"tasks of different batches in one commit: {whose}")
-    return (turns[0] if turns else None), [each.written for each in told if each.written]
+def _told(messages: Messages) -> dict[Identity, list[Told]]:
+    """What tasks say that had something to write, by whose it is: mostly all of the same sink."""
+    told: dict[Identity, list[Told]] = {}
+    for message in messages:
+        if isinstance(message, Message) and message.told is not None:
+            written = message.told.written
+            if written.producer is not None or written.skipped:
+                told.setdefault(message.told.turn.identity, []).append(message.told)
+    return told

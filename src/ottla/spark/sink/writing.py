@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final
 
 from ottla.spark.sink.cluster import Cluster
 from ottla.spark.sink.decisions import Decisions, Identity, Written
 from ottla.spark.sink.encode import Batch, batches_of
-from ottla.spark.sink.options import WriteOptions
+from ottla.spark.sink.options import Output, WriteOptions
 from ottla.spark.sink.partitioner import Partitioner
 from ottla.spark.sink.rows import Records, reader
 from ottla.spark.sink.sending import Partition, Sender
 from ottla.spark.sink.transactions import NOBODY, abort_now, idempotent
 
 CLUSTERS_MAX: Final = 4
+OUTPUTS_MARKED_MAX: Final = 300
 
 # The connections of this process, kept from task to task: Spark uses its Python workers again. The
 # process is a part of the key, because a fork must not talk through its parent's sockets.
@@ -34,27 +37,71 @@ class Turn:
     attempt: int = 0
 
 
-def write_once(options: WriteOptions, turn: Turn, rows: Iterable[Any]) -> Written:
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a task tells the driver: what it wrote, as whom, and which outputs there were."""
+
+    turn: Turn
+    written: Written
+    outputs: frozenset[str] = frozenset()
+
+
+def write_once(options: WriteOptions, turn: Turn, rows: Iterable[Any]) -> Told:
     """Exactly once: in a transaction, which stays open until the driver decides."""
-    cluster = cluster_of(options)
-    records = _records(options, rows)
+    return _write_once(options, turn, _records(options, rows))
+
+
+def _write_once(options: WriteOptions, turn: Turn, records: Iterator[Records]) -> Told:
     first = next(records, None)
     if first is None:
-        return Written(turn.task, turn.attempt)
-    decisions = decisions_of(options, turn.identity)
-    producer = decisions.begin(
+        return Told(turn, Written(turn.task, turn.attempt))
+    cluster = cluster_of(options)
+    begun = decisions_of(options, turn.identity).begin(
         batch=turn.batch, task=turn.task, attempt=turn.attempt, run=turn.run, topic=first.topic
     )
-    if producer is None:
-        return Written(turn.task, turn.attempt, topic=first.topic, skipped=True)
-    sender = Sender(cluster, producer)
+    all_records = chain([first], records)
+    if begun.producer is None:
+        new = tuple(each for each in options.outputs if mark(each.topic) not in begun.outputs)
+        if begun.outputs and new:
+            return _write_new(options, turn, new, all_records)
+        skipped = Written(turn.task, turn.attempt, topic=first.topic, skipped=True)
+        return Told(turn, skipped, _marks(options))
+    sender = Sender(cluster, begun.producer)
     try:
-        _send(sender, options, _chain(first, records))
+        _send(sender, options, all_records)
     except BaseException:
         sender.drop()
-        abort_now(cluster, producer)
+        abort_now(cluster, begun.producer)
         raise
-    return Written(turn.task, turn.attempt, sender.sent, producer, first.topic)
+    written = Written(turn.task, turn.attempt, sender.sent, begun.producer, first.topic)
+    return Told(turn, written, _marks(options))
+
+
+def _write_new(
+    options: WriteOptions, turn: Turn, new: tuple[Output, ...], records: Iterator[Records]
+) -> Told:
+    """The batch is decided, but the query has got more outputs since: those are still to come.
+
+    They are a sink of their own for this batch, so that this is exactly once as well.
+    """
+    topics = {each.topic for each in new}
+    name = f"{turn.identity.sink}+{mark(' '.join(sorted(topics)))}"
+    return _write_once(
+        replace(options, outputs=new),
+        replace(turn, identity=replace(turn.identity, sink=name)),
+        (each for each in records if each.topic in topics),
+    )
+
+
+def mark(topic: str) -> str:
+    """A topic's short name in a decision."""
+    return f"{zlib.crc32(topic.encode()):08x}"
+
+
+def _marks(options: WriteOptions) -> frozenset[str]:
+    if len(options.outputs) > OUTPUTS_MARKED_MAX:  # more than an offset's metadata can hold
+        return frozenset()
+    return frozenset(mark(each.topic) for each in options.outputs)
 
 
 def write_plainly(options: WriteOptions, rows: Iterable[Any]) -> int:
@@ -67,7 +114,7 @@ def write_plainly(options: WriteOptions, rows: Iterable[Any]) -> int:
     producer = idempotent(cluster) if options.idempotent else NOBODY
     sender = Sender(cluster, producer, acks=options.acks)
     try:
-        _send(sender, options, _chain(first, records))
+        _send(sender, options, chain([first], records))
     except BaseException:
         sender.drop()
         raise
@@ -123,8 +170,3 @@ def _batches(
             columns, bytes_max=options.batch_bytes, compression=options.compression
         ):
             yield (records.topic, partition), batch
-
-
-def _chain(first: Records, others: Iterator[Records]) -> Iterator[Records]:
-    yield first
-    yield from others
