@@ -56,7 +56,7 @@ spark: $(SPARK)
 	$(BIN)/pytest -q tests/spark -m "spark and not delivery"
 
 # Clients and the broker are killed at random: alone on the machine, and last.
-delivery: $(READY)
+delivery: $(SPARK)
 	$(BIN)/pytest -q -s tests/delivery -m delivery
 
 compat: $(READY)
@@ -87,9 +87,10 @@ test-compiled: compile
 bench: compile
 	$(BIN)/python -m benchmarks --ottla $(COMPILED)/bin/ottla $(ARGS)
 
-chaos: $(READY)
+chaos: $(SPARK)
 	OTTLA_MUTANTS=1 $(BIN)/pytest -q tests/delivery/test_delivery_mutants.py
 	$(BIN)/python tests/delivery/chaos.py --minutes $(or $(minutes),10) $(ARGS)
+	$(BIN)/python tests/delivery/chaos_spark.py --minutes $(or $(minutes),10)
 
 fuzz: $(READY)
 	$(BIN)/python tools/fuzz.py --minutes $(or $(minutes),5)
