@@ -13,7 +13,7 @@ from ottla.testing import LocalCluster
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 STREAM_S_MAX = 60.0
 
