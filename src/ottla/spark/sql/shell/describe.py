@@ -123,7 +123,7 @@ def _description(screen: Screen, source: Mapping[str, Any]) -> None:
         "statistics": source.get("statistics"),
         "errors": source.get("errorStats"),
     }
-    screen.table(["", ""], [[name, each] for name, each in facts.items() if each])
+    screen.facts(facts)
     for word, field in (("read by", "readQueries"), ("written by", "writeQueries")):
         for each in source.get(field) or ():
             text = " ".join(str(each.get("queryString", "")).split())
@@ -163,7 +163,7 @@ def _query_description(screen: Screen, query: Mapping[str, Any]) -> None:
         "window": query.get("windowType"),
         "properties": query.get("overriddenProperties"),
     }
-    screen.table(["", ""], [[name, each] for name, each in facts.items() if each])
+    screen.facts(facts)
     for name, field in (("stages", "topology"), ("plan", "executionPlan")):
         if query.get(field):
             screen.say(f"[bold]{name}[/]\n{escape(str(query[field]))}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from typing import IO, Any, Final
@@ -66,6 +66,14 @@ class Screen:
             table.add_column(each, overflow="fold")
         for row in rows:
             table.add_row(*(Text(shown(each)) for each in row))
+        self._print(table)
+
+    def facts(self, facts: Mapping[str, Any]) -> None:
+        """Names and what they are; those with nothing to say are left out."""
+        table = Table(box=None, show_header=False, padding=(0, 2))
+        for name, each in facts.items():
+            if each:
+                table.add_row(Text(name, style="dim"), Text(shown(each)))
         self._print(table)
 
     def waiting(self, what: str) -> AbstractContextManager[Any]:

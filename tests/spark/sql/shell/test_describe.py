@@ -1,0 +1,98 @@
+"""Answers of a server, as a person reads them."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from ottla.spark.sql.shell.describe import print_entity
+from ottla.spark.sql.shell.screen import Screen
+
+INT = {"type": "INTEGER", "fields": None, "memberSchema": None}
+ARRAY = {"type": "ARRAY", "fields": None, "memberSchema": INT}
+SOURCE = {
+    "name": "T",
+    "type": "TABLE",
+    "fields": [{"name": "ID", "schema": INT, "type": "KEY"}, {"name": "xs", "schema": ARRAY}],
+    "extended": True,
+    "topic": "t",
+    "keyFormat": "KAFKA",
+    "valueFormat": "JSON",
+    "partitions": 3,
+    "statement": "CREATE TABLE T ...",
+    "readQueries": [{"id": "CSAS_X_1", "queryString": "CREATE STREAM X AS\nSELECT 1"}],
+}
+QUERY = {
+    "id": "CSAS_X_1",
+    "state": "RUNNING",
+    "statementText": "CREATE STREAM X AS SELECT 1;",
+    "fields": [{"name": "A", "schema": INT}],
+    "sources": ["T"],
+    "sinks": ["X"],
+    "topology": "0: t --> Map --> X",
+    "queryErrors": [{"errorMessage": "it broke"}],
+}
+
+
+def printed(entity: dict[str, Any]) -> str:
+    out = io.StringIO()
+    print_entity(Screen(out, out), entity)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("entity", "words"),
+    [
+        (
+            {"@type": "currentStatus", "commandStatus": {"status": "SUCCESS", "message": "made"}},
+            ["done made"],
+        ),
+        (
+            {"@type": "currentStatus", "commandStatus": {"status": "ERROR", "message": "no [x]"}},
+            ["ERROR no [x]"],
+        ),
+        ({"@type": "streams", "streams": []}, ["There are no streams yet."]),
+        (
+            {"@type": "kafka_topics", "topics": [{"name": "t", "replicaInfo": [1, 1, 1]}]},
+            ["topic", "t", "3", "1"],
+        ),
+        ({"@type": "type_list", "types": {"XS": ARRAY}}, ["XS", "ARRAY<INTEGER>"]),
+        (
+            {"@type": "sourceDescription", "sourceDescription": SOURCE},
+            ["T TABLE", "primary key", "`xs`", "ARRAY<INTEGER>", "partitions", "read by CSAS_X_1"],
+        ),
+        (
+            {"@type": "queryDescription", "queryDescription": QUERY},
+            ["CSAS_X_1 RUNNING", "reads", "0: t --> Map --> X", "failed it broke"],
+        ),
+        (
+            {"@type": "queries", "queries": [{"id": "Q", "state": "FAILED", "cause": "why"}]},
+            ["Q", "FAILED", "Q why"],
+        ),
+        (
+            {
+                "@type": "describe_function",
+                "name": "LEN",
+                "type": "SCALAR",
+                "description": "How long.",
+                "functions": [
+                    {"arguments": [{"name": "x", "type": "STRING"}], "returnType": "INTEGER"}
+                ],
+            },
+            ["LEN SCALAR", "How long.", "LEN(x STRING) -> INTEGER"],
+        ),
+        ({"@type": "something_new", "field": 5}, ['"field": 5']),
+        (
+            {"@type": "warning_entity", "message": "m", "warnings": [{"message": "careful"}]},
+            ["m", "warning careful"],
+        ),
+    ],
+)
+def test_an_entity_is_shown(entity: dict[str, Any], words: list[str]) -> None:
+    text = printed(entity)
+    at = 0
+    for each in words:
+        assert each in text[at:], f"{each!r} in:\n{text}"
+        at = text.index(each, at)
