@@ -57,10 +57,11 @@ def _listed(
 
 def _status(screen: Screen, entity: Entity) -> None:
     status = entity.get("commandStatus") or {}
-    query = f" [dim]{escape(str(status['queryId']))}[/]" if status.get("queryId") else ""
+    message, query_id = str(status.get("message", "")), str(status.get("queryId") or "")
+    query = "" if query_id in message else f" [dim]{escape(query_id)}[/]"
     good = status.get("status") in ("SUCCESS", "QUEUED", "RUNNING", "EXECUTING")
     mark = "[green]done[/]" if good else f"[red]{escape(str(status.get('status')))}[/]"
-    screen.say(f"{mark} {escape(str(status.get('message', '')))}{query}")
+    screen.say(f"{mark} {escape(message)}{query}")
 
 
 def _message(screen: Screen, entity: Entity) -> None:

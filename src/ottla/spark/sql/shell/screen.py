@@ -19,6 +19,8 @@ from ottla.spark.sql.shell.values import lines_of, shown, widths_by_rows, widths
 
 PIPE_WIDTH: Final = 1000
 """What is not a terminal has no edge to cut a table at."""
+PIPE_STREAM_WIDTH: Final = 120
+"""Where rows come one by one nobody knows how wide they will be."""
 PEEK_ROWS: Final = 500
 """A query that ends is read so far before its columns get their widths."""
 
@@ -124,7 +126,8 @@ class Screen:
             first = [_cells(row) for _, row in zip(range(PEEK_ROWS), iterator, strict=False)]
             widths = widths_by_rows(names, first, room)
         else:
-            widths = widths_by_type(names, types, room if self.is_terminal else 0)
+            room = room if self.is_terminal else PIPE_STREAM_WIDTH
+            widths = widths_by_type(names, types, room)
         grid = _Grid(names, widths)
         for line in grid.head():
             self._print(line)
