@@ -9,7 +9,10 @@ from typing import Final
 from ottla.cli.kafka.tool import ToolError
 
 EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
-    "spark": ("pyspark", "pyarrow", "pandas", "sqlglot", "orjson", "starlette", "hypercorn"),
+    "spark": (
+        *("pyspark", "pyarrow", "pandas", "sqlglot", "orjson", "starlette", "hypercorn"),
+        "prompt_toolkit",
+    ),
 }
 
 

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+import sys
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-from ottla.cli.kafka.tool import ToolError
+from ottla.cli.extras import need_spark
+from ottla.cli.kafka.tool import ToolError, read_properties
+from ottla.cli.output import LOCALHOST, Bootstrap, CommandConfig
 
 HELP = """SQL over topics: streams, tables, and queries that go on.
 
-[dim]ottla sql --server http://localhost:8088      a shell at a server that runs
+[dim]ottla sql                                     a shell, with a server of its own
+ottla sql --server http://localhost:8088      a shell at a server that runs
 ottla sql -e "SHOW STREAMS;"                  one statement
 ottla sql --file orders.sql
 echo "SHOW TOPICS;" | ottla sql --output json[/dim]
 """
-
-NEEDED: Final = ("sqlglot", "prompt_toolkit", "pyspark", "pyarrow")
-"""Of the extra `spark`; looked for and not imported, so that this verb costs the others nothing."""
 
 
 def sql(
@@ -30,7 +30,7 @@ def sql(
             "--server",
             "-s",
             envvar="OTTLA_SQL_SERVER",
-            help="The server.",
+            help="A server that runs; none: one in this process.",
             metavar="URL",
         ),
     ] = None,
@@ -47,8 +47,10 @@ def sql(
     property_: Annotated[
         list[str], typer.Option("--set", help="A property, as SET does.", metavar="NAME=VALUE")
     ] = [],  # noqa: B006
+    bootstrap_server: Bootstrap = LOCALHOST,
+    command_config: CommandConfig = None,
 ) -> None:
-    _check_extra()
+    need_spark("ottla sql")
     from ottla.spark.sql.shell.client import Client
     from ottla.spark.sql.shell.main import Wish, run
     from ottla.spark.sql.shell.places import history_file
@@ -66,18 +68,14 @@ def sql(
         variables=_pairs("--define", define),
         history=history_file(),
     )
-    if not server:
-        raise ToolError("--server URL: which SQL server? It can be set by OTTLA_SQL_SERVER, too")
-    raise typer.Exit(run(lambda: Client(server), wish))
+    if server:
+        raise typer.Exit(run(lambda: Client(server), wish))
+    from ottla.spark.sql.shell.own import OwnServer
 
-
-def _check_extra() -> None:
-    missing = [each for each in NEEDED if find_spec(each) is None]
-    if missing:
-        raise ToolError(
-            f"SQL runs on Spark, and {', '.join(missing)} is not installed here.\n"
-            "      pip install 'ottla[spark]'"
-        )
+    with OwnServer(bootstrap_server, dict(read_properties(command_config))) as own:
+        code = run(own.connect, wish)
+        sys.stdout.flush()
+    raise typer.Exit(code)
 
 
 def _pairs(option: str, words: list[str]) -> dict[str, str]:

@@ -135,7 +135,7 @@ class Terminal:
                 return text
             if not self._read():
                 break
-        raise AssertionError(f"no {pattern!r} in:\n{self.seen[self._read_to :]}")
+        raise AssertionError(f"no {pattern!r} in:\n{self.seen[self._read_to :][-2000:]}")
 
     def _read(self) -> bool:
         ready, _, _ = select.select([self._master], [], [], 0.1)

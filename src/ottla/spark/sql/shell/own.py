@@ -1,0 +1,136 @@
+"""A server in the shell's own process: the prompt is there at once, and all this comes behind it.
+
+What it needs is imported in its thread, Spark is started by the engine in another. What it logs
+goes into a file, so that nothing is printed over what somebody types.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from ottla.spark.sql.errors import SqlError
+from ottla.spark.sql.shell.client import Client, Unreachable
+from ottla.spark.sql.shell.places import log_file, state_dir
+
+if TYPE_CHECKING:
+    from ottla.spark.sql.engine import Engine
+    from ottla.spark.sql.server.serving import Serving
+
+BROKER_S: Final = 3.0
+CLOSE_S: Final = 10.0
+
+
+class OwnServer:
+    """`settings` are the client's, from a properties file: they go to the broker with it."""
+
+    def __init__(self, bootstrap_servers: str, settings: Mapping[str, str]) -> None:
+        self._bootstrap = bootstrap_servers
+        self._settings = dict(settings)
+        self._done = threading.Event()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._engine: Engine | None = None
+        self._serving: Serving | None = None
+        self._client: Client | None = None
+        self._trouble: Exception | None = None
+
+    def __enter__(self) -> Self:
+        log_to(log_file())
+        threading.Thread(target=self._run, name="ottla-sql-own", daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._lock:
+            self._closed = True
+            serving, engine = self._serving, self._engine
+        if serving is not None:
+            serving.close()
+        if engine is not None:
+            engine.close()
+
+    def connect(self) -> Client:
+        """Waits until it has read what was defined in former days."""
+        self._done.wait()
+        if self._trouble is not None:
+            raise self._trouble
+        assert self._client is not None
+        if self._engine is not None:
+            self._engine.wait_ready()
+        return self._client
+
+    def _run(self) -> None:
+        try:
+            reachable(self._bootstrap)
+            self._start()
+        except Exception as error:
+            told = (SqlError, Unreachable, OSError)
+            self._trouble = error if isinstance(error, told) else Unreachable(str(error))
+            logging.getLogger("ottla.sql").exception("the server did not start")
+        finally:
+            self._done.set()
+
+    def _start(self) -> None:
+        from ottla.client import Admin
+        from ottla.spark.sql.engine import Engine
+        from ottla.spark.sql.server.app import make_app
+        from ottla.spark.sql.server.serving import Serving
+        from ottla.spark.sql.settings import BOOTSTRAP_SERVERS, STATE_DIR, Settings
+        from ottla.spark.sql.workers import Workers
+
+        with Admin(self._bootstrap, settings=dict(self._settings)) as admin:
+            where = state_dir(admin.cluster().cluster_id)
+        settings = Settings(
+            {STATE_DIR: str(where), **self._settings, BOOTSTRAP_SERVERS: self._bootstrap}
+        )
+        engine = Engine(settings, Workers(settings))
+        serving = Serving(make_app(engine))
+        with self._lock:
+            if self._closed:
+                serving.close()
+                return
+            self._engine, self._serving = engine, serving
+        engine.start()
+        serving.start()
+        self._client = Client(serving.url)
+
+
+def reachable(bootstrap_servers: str) -> None:
+    """A broker listens at one of these addresses; or it is said at once, and not after a minute."""
+    reasons = []
+    for each in bootstrap_servers.split(","):
+        host, _, port = each.strip().rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), BROKER_S).close()
+            return
+        except (OSError, ValueError) as error:
+            reasons.append(f"{each.strip()}: {error}")
+    raise SqlError(
+        f"no broker at {'; '.join(reasons)}",
+        remedy="`ottla serve` starts one on localhost:9092; --bootstrap-server names another.",
+    )
+
+
+def log_to(path: Path) -> None:
+    """Everything that Ottla logs in this process; to nobody, if the file can't be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handler: logging.Handler = logging.FileHandler(path, delay=True)
+    except OSError:
+        handler = logging.NullHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    for name in ("ottla", "ottla.client", "hypercorn", "py4j", "pyspark"):
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.propagate = False
+    logging.getLogger("ottla").setLevel(logging.INFO)

@@ -1,0 +1,64 @@
+"""`ottla sql` with a server and a Spark of its own, in a terminal, on a real broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.cli.main import main
+from ottla.testing import LocalCluster
+
+SPARK_S = 240.0
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_from_nothing_to_a_table(kafka: LocalCluster, terminal: Callable[..., Any]) -> None:
+    shell = terminal("sql", "--bootstrap-server", kafka.bootstrap_servers)
+    shell.expect("sql>")  # Spark is not there yet
+    shell.type(
+        "CREATE STREAM orders (id STRING KEY, amount DOUBLE)\r"
+        "WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON', PARTITIONS=1);\r"
+    )
+    shell.expect("done Stream created", SPARK_S)
+    shell.expect("sql>")
+    shell.type("INSERT INTO orders VALUES ('a', 2.5); INSERT INTO orders VALUES ('b', 4.0);\r")
+    shell.expect("sql>")
+    shell.type("SET 'auto.offset.reset' = 'earliest';\r")
+    shell.expect("= earliest")
+    shell.expect("sql>")
+    shell.type("SELECT id, amount * 2 AS twice FROM orders EMIT CHANGES;\r")
+    shell.expect(r"│ b +│ 8.0 +│", SPARK_S)
+    shell.type("\x03")  # to the shell, and to nobody else in its process
+    shell.expect("query ended")
+    shell.expect("sql>")
+    shell.type("CREATE TABLE totals AS SELECT id, SUM(amount) AS total FROM orders GROUP BY id;\r")
+    shell.expect("CTAS_TOTALS_", SPARK_S)
+    shell.expect("sql>")
+    shell.type("SELECT * FROM totals EMIT CHANGES LIMIT 2;\r")
+    shell.expect("2 rows", SPARK_S)
+    shell.expect("sql>")
+    shell.type("SELECT total FROM totals WHERE id = 'b';\r")
+    shell.expect(r"│ 4.0 +│", SPARK_S)
+    shell.expect("sql>")
+    shell.type("SELECT id FROM totals ORDER BY total DESC;\r")
+    shell.expect(r"(?s)│ b +│.*│ a +│", SPARK_S)
+    shell.expect("sql>")
+    shell.type("SELECT nope FROM totals;\r")
+    shell.expect(r"\^\s+error")
+    shell.expect("sql>")
+    shell.type("exit\r")
+    assert shell.close() == 0
+
+
+def test_without_a_broker_it_says_so_at_once(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert main(["sql", "--bootstrap-server", "127.0.0.1:1", "-e", "SHOW STREAMS;"]) == 1
+    told = capsys.readouterr().err
+    assert "no broker at 127.0.0.1:1" in told
+    assert "`ottla serve` starts one" in told
