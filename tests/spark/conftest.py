@@ -12,6 +12,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+SPARK_TEST_S_MAX = 300
+"""The first test waits for the JVM, and a busy machine for everything."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("spark") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SPARK_TEST_S_MAX))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     from ottla.spark import archive, session

@@ -81,10 +81,14 @@ class Launch:
         options = [f"-Dlog4j2.configurationFile={logging_file}", *java_options]
         command = java_command(java, options, heap=settings.get("spark.driver.memory", "1g"))
         command += submit_arguments(settings)
-        self.process = self._spawned(command)
+        self.process = self._spawned(command, settings.get("spark.master", ""))
 
-    def _spawned(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+    def _spawned(self, command: Sequence[str], master: str) -> subprocess.Popen[bytes]:
         environment = {**jvm_environment(), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._contact)}
+        if master.startswith("local") and "SPARK_HOME" not in os.environ:
+            # With it every Python of Spark's would read pyspark from a zip that has no byte code:
+            # 1.9 s of CPU for each start instead of 0.5.
+            del environment["SPARK_HOME"]
         errors = None if self._log is None else self._log.open("ab")
         try:
             return subprocess.Popen(
