@@ -39,10 +39,12 @@ A module in `ottla.udf.modules` marks Python functions, and every statement can 
 ```python
 from ottla.spark.sql.functions import udf
 
+
 @udf
 def net(price: float, tax_percent: int) -> float:
     "The price before tax."
     return price / (1 + tax_percent / 100)
+
 
 @udf(name="SHOUT", signature="STRING text -> STRING")
 def loud(text):
