@@ -25,6 +25,7 @@ from ottla.spark.sql.commands import Command, CommandTopic
 from ottla.spark.sql.entities import Entity, current_status, entity, warning
 from ottla.spark.sql.errors import SqlCode, SqlError
 from ottla.spark.sql.follower import Follower, Outcome, Status
+from ottla.spark.sql.functions import BUILTIN, MODULES, load_functions
 from ottla.spark.sql.lease import Lease
 from ottla.spark.sql.plan.planner import plan_query
 from ottla.spark.sql.refusals import refused
@@ -86,6 +87,7 @@ class Engine:
         host: str = "localhost",
         headless: bool = False,
     ) -> None:
+        load_functions(settings.get(MODULES), BUILTIN)
         self.headless = headless
         self.settings = settings
         self.host = host

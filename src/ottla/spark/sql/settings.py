@@ -18,6 +18,7 @@ from ottla.spark.sql.definitions import (
     known_format,
 )
 from ottla.spark.sql.errors import SqlError
+from ottla.spark.sql.functions import MODULES
 
 SERVICE_ID: Final = "ksql.service.id"
 BOOTSTRAP_SERVERS: Final = "bootstrap.servers"
@@ -77,6 +78,7 @@ PROPERTIES: Final = {
         Property(QUERIES_FILE, "", editable=False),
         Property(COMMAND_TIMEOUT_MS, "5000", editable=False, check=_number),
         Property(PUSH_QUERIES_MAX, "100", editable=False, check=_number),
+        Property(MODULES, "", editable=False),
         Property("ottla.sql.spark.master", "local[*]", editable=False),
         Property("ottla.sql.spark.remote", "", editable=False),
         Property("ottla.sql.spark.heap", "1g", editable=False),

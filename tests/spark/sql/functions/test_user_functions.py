@@ -53,7 +53,9 @@ def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Functions:
     (tmp_path / "my_sql_functions.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "my_sql_functions", raising=False)
-    return load_functions(" my_sql_functions, ", BUILTIN)
+    functions = Functions(BUILTIN)
+    load_functions(" my_sql_functions, ", functions)
+    return functions
 
 
 def test_a_module_s_functions_are_in_the_table(functions: Functions) -> None:
@@ -108,12 +110,12 @@ def test_the_name_of_a_builtin_is_taken(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.syspath_prepend(tmp_path)
 
     with pytest.raises(SqlError, match="Function ABS exists already"):
-        load_functions("my_taken_names", BUILTIN)
+        load_functions("my_taken_names", Functions(BUILTIN))
 
 
 def test_a_module_that_is_not_there_is_named() -> None:
     with pytest.raises(SqlError, match=r"no_such_module of the setting ottla\.udf\.modules"):
-        load_functions("no_such_module", BUILTIN)
+        load_functions("no_such_module", Functions(BUILTIN))
 
 
 @pytest.mark.spark
@@ -140,3 +142,11 @@ def test_spark_calls_them_where_the_module_is_not_installed(
 
     assert tuple(first) == (100.0, "A!!", True, 4, [0, 1])
     assert tuple(second)[:4] == (None, None, False, None)
+
+
+def test_a_module_that_is_loaded_again_replaces_its_functions(functions: Functions) -> None:
+    count = len(functions)
+
+    load_functions(["my_sql_functions"], functions)
+
+    assert len(functions) == count

@@ -32,7 +32,7 @@ BUILTIN = Functions(
         *TABLE_FUNCTIONS,
     ]
 )
-"""All that ksqlDB has."""
+"""All that ksqlDB has; a server adds those of its `ottla.udf.modules` when it starts."""
 
 __all__ = [
     "BUILTIN",

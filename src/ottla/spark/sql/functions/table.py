@@ -209,6 +209,17 @@ class Functions:
             )
         return found
 
+    def include(self, functions: Iterable[Function]) -> None:
+        """More of them, from a server's own modules, at its start. ksqlDB's names are taken."""
+        for each in functions:
+            known = self._functions.get(each.name)
+            if known is not None and known.family != each.family:
+                raise SqlError(
+                    f"Function {each.name} exists already.",
+                    remedy="Give yours another name: @udf(name=...).",
+                )
+            self._functions[each.name] = each
+
     def plus(self, functions: Iterable[Function]) -> Functions:
         """These and others; one of the same name is replaced."""
         more = {each.name: each for each in functions}

@@ -111,20 +111,12 @@ def python_function(
     return Function(named, FunctionKind.SCALAR, FAMILY, described, (shown,), udf=call, python=calls)
 
 
-def load_functions(modules: str | Iterable[str], builtin: Functions) -> Functions:
-    """The functions there are, and those that the modules have marked."""
+def load_functions(modules: str | Iterable[str], functions: Functions) -> None:
+    """Puts what the modules have marked into the table."""
     names = modules.split(",") if isinstance(modules, str) else modules
-    found: list[Function] = []
     for name in (each.strip() for each in names):
         if name:
-            found += _marked(name)
-    for each in found:
-        if builtin.find(each.name) is not None:
-            raise SqlError(
-                f"Function {each.name} exists already.",
-                remedy="Give yours another name: @udf(name=...).",
-            )
-    return builtin.plus(found)
+            functions.include(_marked(name))
 
 
 def _marked(module: str) -> Sequence[Function]:
