@@ -209,6 +209,13 @@ def test_an_aggregate_over_a_table_is_two_stages() -> None:
     )
 
 
+def test_rows_of_a_windowed_table_are_told_apart_by_their_window() -> None:
+    plan = planned("CREATE TABLE x AS SELECT n, COUNT(*) AS m FROM by_minute GROUP BY n")
+    changes = plan.stages[0].operator
+    assert isinstance(changes, TableChanges)
+    assert changes.side.key == "struct(`ITEM`, `WINDOWSTART`, `WINDOWEND`)"
+
+
 # -- joins
 
 

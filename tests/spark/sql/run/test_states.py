@@ -17,6 +17,7 @@ AWAY = "KafkaError: NETWORK_EXCEPTION: no broker could be reached"
         (AWAY, Verdict.PASSING),
         ("ConnectionRefusedError: [Errno 111] Connection refused", Verdict.PASSING),
         ("producer fenced", Verdict.PASSING),
+        ("Python worker failed to connect back.", Verdict.PASSING),
         ("KafkaError(REQUEST_TIMED_OUT)", Verdict.PASSING),
         ("AnalysisException: [UNRESOLVED_COLUMN]", Verdict.LASTING),
         ("UNKNOWN_TOPIC_OR_PARTITION: topic gone", Verdict.LASTING),

@@ -236,7 +236,9 @@ def _table_stages(
             "WINDOW clause is not supported for aggregations over a table.",
             remedy=f"Windows are over streams; {read.name} is a table: leave out WINDOW.",
         )
-    keys = ", ".join(spark_name(each.name) for each in read.layout.schema.key)
+    names = [each.name for each in read.layout.schema.key]
+    names += WINDOW_BOUNDS if read.layout.windowed else ()
+    keys = ", ".join(spark_name(each) for each in names)
     arguments = _arguments(plan.calls)
     first_row = (*((each.name, each.spark) for each in plan.groups), *arguments)
     changes = TableChanges(Side(replace(read, where=where), f"struct({keys})", first_row))
@@ -250,10 +252,8 @@ def _table_stages(
         [(each.name, each.type) for each in plan.groups],
         SourceKind.STREAM,
     )
-    names = [each.name for each in layout.schema.columns]
-    between = Output(
-        CHANGES_STEP, layout, tuple((name, spark_name(name)) for name in names), internal=True
-    )
+    columns = tuple((each.name, spark_name(each.name)) for each in layout.schema.columns)
+    between = Output(CHANGES_STEP, layout, columns, internal=True)
     groups_read = Input(CHANGES_STEP, CHANGES_STEP, layout, SourceKind.STREAM, internal=True)
     row = tuple((name, spark_name(name)) for name in (*dict(arguments), UNDO))
     side = Side(groups_read, _group_struct(plan.groups, by_name=True), row)

@@ -55,7 +55,8 @@ _PASSING: Final = (
     r"ConnectionError|ConnectionRefusedError|ConnectionResetError|BrokenPipe",
     r"[Tt]imed? ?out|TimeoutError",
     r"fenced",
-    r"Python worker exited unexpectedly",
+    r"Python worker (exited unexpectedly|failed to connect back)",
+    r"CANNOT_OPEN_SOCKET",
     r"No space left on device",
 )
 

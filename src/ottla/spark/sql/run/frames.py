@@ -60,9 +60,7 @@ def stage_frame(stage: Stage, inputs: list[DataFrame]) -> DataFrame:
 
 def is_update(operator: Operator) -> bool:
     """Whether its result comes by updates, which Spark hands to foreachBatch only."""
-    if isinstance(operator, Aggregate):
-        return operator.emit is Emit.CHANGES
-    return not isinstance(operator, Project | StreamJoin)
+    return isinstance(operator, Aggregate) and operator.emit is Emit.CHANGES
 
 
 # -- operators
@@ -197,7 +195,8 @@ def _stream_join(operator: StreamJoin, left: DataFrame, right: DataFrame) -> Dat
 
 
 def _interval(milliseconds: int) -> str:
-    return f"make_dt_interval(0, 0, 0, {milliseconds / 1000:.3f})"
+    """A literal: Spark looks for the range of a join before it has computed anything."""
+    return f"INTERVAL {milliseconds} MILLISECONDS"
 
 
 # -- outputs
