@@ -110,5 +110,17 @@ def test_null_keys_change_the_partition_from_batch_to_batch(broker: LocalCluster
     assert sorted([values(broker, name)[:2], values(broker, name)[2:]]) == [["a", "b"], ["c", "d"]]
 
 
+def test_a_topic_that_grows_is_seen_by_the_next_task(broker: LocalCluster) -> None:
+    name = topic(broker)
+    given = options(broker, topic=name)
+    keys = [f"key {each}" for each in range(30)]
+    write_plainly(given, rows(*keys, key=keys))
+    broker.admin().topics.grow(name, 3)
+    write_plainly(given, rows(*keys, key=keys))
+    assert len(values(broker, name)) == 60
+    assert values(broker, name)[:30] == keys
+    assert values(broker, name)[30:] != keys
+
+
 def test_no_rows_are_no_work(broker: LocalCluster) -> None:
     assert write_plainly(options(broker, topic="nowhere"), rows()) == 0

@@ -108,6 +108,10 @@ class Cluster:
             self._topics[name] = self._ask_topic(name)
         return self._topics[name]
 
+    def refresh(self) -> None:
+        """A task begins: topics may have got more partitions since the last one."""
+        self._topics.clear()
+
     def line(self, node_id: int) -> Line:
         return self._open().line(node_id)
 

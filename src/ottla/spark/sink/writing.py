@@ -148,6 +148,7 @@ def cluster_of(options: WriteOptions) -> Cluster:
 
 def _records(options: WriteOptions, rows: Iterable[Any]) -> Iterator[Records]:
     read = reader(options)
+    cluster_of(options).refresh()
     for batch in rows:
         for records in read(batch):
             if len(records.columns):
