@@ -59,7 +59,7 @@ spark: $(SPARK)
 delivery: $(SPARK)
 	$(BIN)/pytest -q -s tests/delivery -m delivery
 
-compat: $(READY)
+compat: $(SPARK)
 	./tools/setup_test_clients.sh --maven
 	$(BIN)/pytest -q tests/compat -m maven --ignore=$(LIBRDKAFKA_SUITE)
 	$(MAKE) test-compiled

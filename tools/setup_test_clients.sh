@@ -4,8 +4,8 @@
 #
 #   tools/setup_test_clients.sh            kcat, kafkajs, clients of ksqlDB, the Java client,
 #                                          kafka-python's own tests
-#   tools/setup_test_clients.sh --maven    also Kafka with its shell tools (Maven Central), franz-go (Go
-#                                          modules)
+#   tools/setup_test_clients.sh --maven    also Kafka with its shell tools and Spark's Kafka connector (Maven
+#                                          Central), franz-go (Go modules)
 #   tools/setup_test_clients.sh --librdkafka   also librdkafka's own tests, compiled
 set -eu
 
@@ -121,6 +121,19 @@ kafka_from_maven() {
     make_ready "$folder" "$wanted"
 }
 
+# Spark's own Kafka connector; Spark itself is pyspark, from PyPI.
+spark_connector() {
+    folder="$cache/spark-kafka"
+    wanted=$(fingerprint "$clients/spark-kafka/pom.xml")
+    if is_ready "$folder" "$wanted"; then return 0; fi
+    say "Spark's Kafka connector from Maven Central"
+    rm -rf "$folder"
+    mvn --quiet --batch-mode --file "$clients/spark-kafka/pom.xml" \
+        org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
+        "-DoutputDirectory=$folder" >&2
+    make_ready "$folder" "$wanted"
+}
+
 # Our checks, and franz-go's own tests: a Go module comes with them.
 franz_go() {
     folder="$cache/franz-go"
@@ -160,6 +173,7 @@ java_client
 kafka_python_tests
 if [ "${1:-}" = --maven ]; then
     kafka_from_maven
+    spark_connector
     franz_go
 fi
 if [ "${1:-}" = --librdkafka ]; then

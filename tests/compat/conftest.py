@@ -11,9 +11,14 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from compat_brokers import Broker, start_broker
+from compat_spark import connector_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 with warnings.catch_warnings():
     # kafka-python reads its schemas at import, through a function that Python 3.11 deprecates.
@@ -104,3 +109,13 @@ def until() -> Until:
             time.sleep(0.05)
 
     return wait
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Spark with its own Kafka connector, for all tests that use it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OTTLA_SPARK_ARCHIVE", "off")
+        started = connector_session()
+    yield started
+    started.stop()
