@@ -74,7 +74,7 @@ $(COMPILED)/.ready: $(READY) setup.py $(shell find src -name '*.py')
 	test -x $(COMPILED)/bin/python || $(PYTHON) -m venv $(COMPILED)
 	$(BIN)/uv pip install --quiet --python $(COMPILED)/bin/python 'setuptools>=77' mypy numpy pyarrow --group dev
 	OTTLA_COMPILE=1 $(BIN)/uv pip install --quiet --python $(COMPILED)/bin/python \
-		--no-build-isolation --compile-bytecode --reinstall-package ottla .
+		--no-build-isolation --compile-bytecode --reinstall-package ottla '.[spark]'
 	@touch $@
 
 compile: $(COMPILED)/.ready

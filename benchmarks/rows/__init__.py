@@ -9,6 +9,7 @@ from benchmarks.rows.growth import Growth
 from benchmarks.rows.latency import FixedRateLatency, OneInFlightLatency
 from benchmarks.rows.rebalance import Rebalance
 from benchmarks.rows.requests import PIPELINE_DEPTH, LibrdkafkaRequests, RawRequests
+from benchmarks.rows.spark import SparkJobs, SparkLatency, SparkStart
 from benchmarks.rows.start import Start
 from benchmarks.rows.throughput import Consume, Produce, ProduceAndConsume
 from benchmarks.rows.transactions import TransactionalProduce
@@ -38,7 +39,13 @@ def shared_rows() -> dict[str, list[SharedRow]]:
 
 
 def own_rows() -> dict[str, list[OwnRow]]:
-    return {"compaction": [Compaction()], "start": [Start()], "growth": [Growth()]}
+    return {
+        "compaction": [Compaction()],
+        "start": [Start()],
+        "spark": [SparkJobs(), SparkLatency()],
+        "spark-start": [SparkStart()],
+        "growth": [Growth()],
+    }
 
 
 ROW_KEYS = (*shared_rows(), *own_rows())

@@ -20,8 +20,8 @@ from ottla.spark import gateway
 from ottla.spark.java import find
 from ottla.testing import LocalCluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
-PATIENCE_S = 120.0
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(500)]
+PATIENCE_S = 240.0
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
 CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -44,7 +44,7 @@ stream = spark.readStream.format("ottla").options(**options, startingOffsets="ea
 writer = stream.option("subscribe", "in").load().select("key", "value").writeStream
 writer = writer.format("ottla").options(**options, topic="out", checkpointLocation=checkpoint)
 query = writer.trigger(availableNow=True).start()
-query.awaitTermination(100)
+query.awaitTermination(200)
 print("zone", spark.conf.get("spark.sql.session.timeZone"), flush=True)
 """
 
@@ -55,6 +55,7 @@ def broker() -> Iterator[LocalCluster]:
         with cluster.producer() as producer:
             for number in range(20):
                 producer.send("in", b"v%d" % number, key=b"k")
+        cluster.create_topic("out")
         yield cluster
 
 
