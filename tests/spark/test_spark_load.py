@@ -13,7 +13,7 @@ from ottla.testing import LocalCluster
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 ROOT = Path(__file__).resolve().parents[2]
 
 
