@@ -31,6 +31,8 @@ def loggers_as_they_were() -> Iterator[None]:
     before = [(each.level, each.propagate, list(each.handlers)) for each in loggers]
     yield
     for each, (level, propagate, handlers) in zip(loggers, before, strict=True):
+        for handler in set(each.handlers).difference(handlers):
+            handler.close()
         each.setLevel(level)
         each.propagate, each.handlers = propagate, handlers
 
