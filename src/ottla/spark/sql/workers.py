@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.client import Producer
@@ -99,10 +100,18 @@ class SparkDoor:
 
 
 class Workers:
-    """One for each engine. `spark` is given where there is a session already, as in a test."""
+    """One for each engine. `spark` is given where there is a session already, as in a test;
+    `spark_log` is a file for what Spark and its Java have to say, instead of the terminal."""
 
-    def __init__(self, settings: Settings, spark: Callable[[], SparkSession] | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        spark: Callable[[], SparkSession] | None = None,
+        *,
+        spark_log: Path | None = None,
+    ) -> None:
         self._settings = settings
+        self._spark_log = spark_log
         self._spark = SparkDoor(spark or self._start_spark)
         self._lock = threading.Lock()
         self._queries: Queries | None = None
@@ -136,6 +145,7 @@ class Workers:
                 for name, value in settings.properties.items()
                 if name.startswith("spark.")
             },
+            log=self._spark_log,
         )
 
     # Queries that run

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from ottla.spark.sql.errors import SqlError
 from ottla.spark.sql.shell.client import Client, Unreachable
-from ottla.spark.sql.shell.places import log_file, state_dir
+from ottla.spark.sql.shell.places import log_file, spark_log_file, state_dir
 
 if TYPE_CHECKING:
     from ottla.spark.sql.engine import Engine
@@ -54,6 +55,8 @@ class OwnServer:
         with self._lock:
             self._closed = True
             serving, engine = self._serving, self._engine
+        if engine is not None and sys.stderr.isatty():
+            print("stopping the server: its queries end between two batches", file=sys.stderr)
         if serving is not None:
             serving.close()
         if engine is not None:
@@ -93,7 +96,7 @@ class OwnServer:
         settings = Settings(
             {STATE_DIR: str(where), **self._settings, BOOTSTRAP_SERVERS: self._bootstrap}
         )
-        engine = Engine(settings, Workers(settings))
+        engine = Engine(settings, Workers(settings, spark_log=_emptied(spark_log_file())))
         serving = Serving(make_app(engine))
         with self._lock:
             if self._closed:
@@ -119,6 +122,16 @@ def reachable(bootstrap_servers: str) -> None:
         f"no broker at {'; '.join(reasons)}",
         remedy="`ottla serve` starts one on localhost:9092; --bootstrap-server names another.",
     )
+
+
+def _emptied(path: Path) -> Path | None:
+    """Spark writes a lot: of the last shell only. None where nothing can be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    except OSError:
+        return None
+    return path
 
 
 def log_to(path: Path) -> None:

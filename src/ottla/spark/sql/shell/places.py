@@ -15,6 +15,11 @@ def log_file() -> Path:
     return _home() / "sql.log"
 
 
+def spark_log_file() -> Path:
+    """Of its Spark."""
+    return _home() / "spark.log"
+
+
 def state_dir(cluster_id: str) -> Path:
     """Of that server's queries. A cluster that is made anew counts its commands from the beginning,
     so that what is kept for one must never be found by another."""

@@ -57,7 +57,7 @@ def make_prompt(completer: Completer, history: Path | None) -> PromptSession[str
         multiline=True,
         key_bindings=_keys(),
         enable_history_search=True,
-        prompt_continuation=lambda width, line, wrapped: "  ... ".rjust(width),
+        prompt_continuation=lambda width, line, wrapped: "" if wrapped else "  ... "[-width:],
     )
 
 

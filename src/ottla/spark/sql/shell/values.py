@@ -20,7 +20,7 @@ _WIDTHS: Final = {
     "BOOLEAN": 5,
     "INTEGER": 11,
     "BIGINT": 15,
-    "DOUBLE": 12,
+    "DOUBLE": 18,
     "DATE": 10,
     "TIME": 12,
     "TIMESTAMP": 23,
