@@ -11,7 +11,8 @@ LIBRDKAFKA_SUITE := tests/compat/test_librdkafka_own_suite.py
 
 help:
 	@echo "make run      start a broker on 127.0.0.1:9092 (data in ./data); ARGS=\"--override NAME=VALUE\""
-	@echo "make test     lint, types, layers, unit tests, real clients"
+	@echo "make test     lint, types, layers, unit tests, Spark, real clients"
+	@echo "make spark    what starts Spark: source, sink, SQL"
 	@echo "make compat   clients and tools from Maven Central and Go modules"
 	@echo "make librdkafka   librdkafka's own test suite"
 	@echo "make compile  the hot modules compiled by mypyc, as .cache/compiled/bin/ottla"
