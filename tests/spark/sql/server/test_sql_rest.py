@@ -188,6 +188,11 @@ def test_http_1_is_spoken_too(url: str) -> None:
         assert answer.json()[0]["@type"] == "streams"
 
 
+def test_a_connection_lives_for_any_number_of_requests(client: httpx.Client) -> None:
+    for _ in range(1100):
+        assert client.get("/is_valid_property/auto.offset.reset").status_code == 200
+
+
 def test_drop_delete_topic(client: httpx.Client) -> None:
     ksql(
         client,

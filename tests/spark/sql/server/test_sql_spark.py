@@ -17,9 +17,9 @@ from ottla.testing import LocalCluster
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 EARLIEST = {"auto.offset.reset": "earliest"}
 
 
@@ -47,7 +47,7 @@ def until(found: Callable[[], Any], wanted: Any) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while (there := found()) != wanted:
         assert time.monotonic() < deadline, f"{there}, and not {wanted}"
-        time.sleep(0.1)
+        time.sleep(0.25)
 
 
 def pulled(client: httpx.Client, text: str) -> list[Any]:

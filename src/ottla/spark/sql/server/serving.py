@@ -19,7 +19,8 @@ from starlette.applications import Starlette
 
 START_S_MAX: Final = 10.0
 GRACE_S: Final = 2.0
-STREAMS_MAX: Final = 256  # of one HTTP/2 connection
+STREAMS_MAX: Final = 256  # of one HTTP/2 connection, at once
+REQUESTS_MAX: Final = 1 << 30  # of one connection; hypercorn's thousand would end long-lived ones
 BACKLOG: Final = 256
 
 
@@ -78,10 +79,18 @@ class Serving:
         config.bind = [f"fd://{self._socket.detach()}"]  # hypercorn closes it
         config.graceful_timeout = GRACE_S
         config.h2_max_concurrent_streams = STREAMS_MAX
+        config.keep_alive_max_requests = REQUESTS_MAX
         config.accesslog = None
-        config.errorlog = logging.getLogger("ottla.sql.http")
+        config.errorlog = _quiet_log()
         config.include_server_header = False
         return config
+
+
+def _quiet_log() -> logging.Logger:
+    """Where it listens is said by who starts it."""
+    log = logging.getLogger("ottla.sql.http")
+    log.setLevel(logging.WARNING)
+    return log
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -1,0 +1,144 @@
+"""What should run is made to run: with a starter that only writes down what it was told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from ottla.spark.sql import runs as module
+from ottla.spark.sql.changes import Around, State, change
+from ottla.spark.sql.plan.stages import Plan
+from ottla.spark.sql.runs import Runs
+from ottla.spark.sql.syntax import parse
+
+SETTLE_S = 10.0
+ORDERS = "CREATE STREAM o (v INT) WITH (KAFKA_TOPIC='o', VALUE_FORMAT='JSON');"
+
+
+@dataclass
+class Told:
+    """A starter; `failing` is what can't be started now."""
+
+    calls: list[str] = field(default_factory=list)
+    failing: set[str] = field(default_factory=set)
+
+    def start(self, query_id: str, plan: Plan, *, paused: bool = False) -> None:
+        if query_id in self.failing:
+            raise OSError("the disk is full")
+        self.calls.append(f"start {query_id}{' paused' if paused else ''}")
+
+    def stop(self, query_id: str, *, keep: bool = False) -> None:
+        self.calls.append(f"stop {query_id}{' and keep' if keep else ''}")
+
+    def pause(self, query_id: str) -> None:
+        self.calls.append(f"pause {query_id}")
+
+    def resume(self, query_id: str) -> None:
+        self.calls.append(f"resume {query_id}")
+
+
+def after(*texts: str, state: State | None = None, number: int = 1) -> State:
+    state = state or State()
+    for text in texts:
+        (statement,) = parse(text)
+        state = change(statement, state, Around(number, {}, {"o": 1}.get)).state
+    return state
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def runs(told: Told) -> Iterator[Runs]:
+    made = Runs(lambda: told)
+    made.start()
+    yield made
+    made.close()
+
+
+ONE = after(ORDERS, "CREATE STREAM a AS SELECT * FROM o;")
+
+
+def settled(runs: Runs) -> None:
+    assert runs.settle(SETTLE_S)
+
+
+def test_nothing_runs_without_the_lease(runs: Runs, told: Told) -> None:
+    runs.want(ONE)
+    settled(runs)
+    assert told.calls == []
+    runs.hold(True)
+    settled(runs)
+    assert told.calls == ["start CSAS_A_1"]
+    runs.hold(False)
+    assert told.calls[1:] == ["stop CSAS_A_1 and keep"], "and it has stopped when this returns"
+
+
+def test_queries_follow_the_state(runs: Runs, told: Told) -> None:
+    runs.hold(True)
+    runs.want(ONE)
+    settled(runs)
+    paused = after("PAUSE csas_a_1;", state=ONE)
+    runs.want(paused)
+    settled(runs)
+    runs.want(after("RESUME ALL;", state=paused))
+    settled(runs)
+    replaced = after("CREATE OR REPLACE STREAM a AS SELECT * FROM o WHERE v > 1;", state=ONE)
+    runs.want(replaced)
+    settled(runs)
+    runs.want(after("DROP STREAM a;", state=replaced))
+    settled(runs)
+    assert told.calls == [
+        "start CSAS_A_1",
+        "pause CSAS_A_1",
+        "resume CSAS_A_1",
+        "stop CSAS_A_1 and keep",
+        "start CSAS_A_1",
+        "stop CSAS_A_1",
+    ]
+
+
+def test_a_paused_query_is_paused_from_its_start(runs: Runs, told: Told) -> None:
+    runs.hold(True)
+    runs.want(after("PAUSE ALL;", state=ONE))
+    settled(runs)
+    assert told.calls == ["start CSAS_A_1 paused"]
+
+
+def test_what_can_not_be_started_is_told_and_tried_again(
+    runs: Runs, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RETRY_S", 0.05)
+    told.failing = {"CSAS_A_1"}
+    runs.hold(True)
+    runs.want(after("CREATE STREAM b AS SELECT * FROM o;", state=ONE, number=2))
+    settled(runs)
+    assert runs.causes == {"CSAS_A_1": "the disk is full"}
+    assert told.calls == ["start CSAS_B_2"], "and the others are not kept waiting"
+    told.failing = set()
+    for _ in range(100):
+        runs.look_again()
+        settled(runs)
+        if not runs.causes:
+            break
+    assert told.calls == ["start CSAS_B_2", "start CSAS_A_1"]
+
+
+def test_everything_waits_for_spark(told: Told) -> None:
+    there: list[Told] = []
+    runs = Runs(lambda: there[0] if there else None)
+    runs.start()
+    runs.hold(True)
+    runs.want(ONE)
+    settled(runs)
+    assert told.calls == []
+    there.append(told)
+    runs.look_again()
+    settled(runs)
+    assert told.calls == ["start CSAS_A_1"]
+    runs.close()
+    assert told.calls[-1] == "stop CSAS_A_1 and keep"
