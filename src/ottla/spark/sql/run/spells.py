@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 SESSION_CLASS: Final = "org.apache.spark.sql.classic.SparkSession"
+STARTING: Final = ("Initializing", "Getting offsets")
+"""What Spark says of a query while its Python process starts."""
+STARTING_S_MAX: Final = 20.0
+STARTING_LOOK_S: Final = 0.02
 INTERVAL_MS: Final = 100
 INTERVAL_MS_MAX: Final = 2000
 INTERVAL_NAMES: Final = ("ksql.streams.commit.interval.ms", "commit.interval.ms")
@@ -84,6 +89,7 @@ class Ground:
         self._spark = spark
         self._session: SparkSession | None = None
         self._lock = threading.Lock()
+        self._starting = threading.Lock()
         self.cluster = cluster
         self.service_id = service_id
         self.pace = pace
@@ -154,11 +160,11 @@ class Ground:
         interval = self.pace.interval_ms(properties)
         writer = writer.trigger(processingTime=f"{interval} milliseconds")
         if sink is not None:
-            return writer.foreachBatch(sink).start()
+            return self._started(writer.foreachBatch(sink))
         options = self.sink_options(stage.output, query_id)
         if frames.is_update(stage.operator):
-            return writer.foreachBatch(batch_writer(options)).start()
-        return writer.format("ottla").options(**options).start()
+            return self._started(writer.foreachBatch(batch_writer(options)))
+        return self._started(writer.format("ottla").options(**options))
 
     def begin_members(
         self,
@@ -187,7 +193,21 @@ class Ground:
             interval = self.pace.interval_ms(properties)
             writer = writer.trigger(processingTime=f"{interval} milliseconds")
         options = {**self.cluster.options(), "ottla.layouts": json.dumps(layouts)}
-        return _to_topics(writer, options)
+        return self._started(writer.outputMode("append").format("ottla").options(**options))
+
+    def _started(self, writer: DataStreamWriter) -> StreamingQuery:
+        """One after the other: each starts a Python process, to which Spark gives ten seconds.
+
+        Twenty that start at once, as after a restart, would all be too late, time and again.
+        """
+        with self._starting:
+            query = writer.start()
+            deadline = time.monotonic() + STARTING_S_MAX
+            while query.isActive and time.monotonic() < deadline:
+                if not str(query.status.get("message")).startswith(STARTING):
+                    break
+                time.sleep(STARTING_LOOK_S)
+            return query
 
     def try_member(self, read: Input, member: Mapping[str, Any], start: Position) -> None:
         """Computes what a member makes of the rows from `start` on, and writes it nowhere."""
@@ -200,10 +220,6 @@ class Ground:
         rows = self.spark.read.format("ottla").options(**options).load()
         made = rows.selectExpr(f"{member_column(member)} AS m")
         made.write.format("noop").mode("overwrite").save()
-
-
-def _to_topics(writer: DataStreamWriter, options: Mapping[str, str]) -> StreamingQuery:
-    return writer.outputMode("append").format("ottla").options(**options).start()
 
 
 def batch_writer(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
