@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.spark.sql.run.keyed.aggregates import (
@@ -43,6 +43,7 @@ CALLS = (Call(Total(), (0,)),)
 ROWS = st.tuples(st.sampled_from("abc"), st.sampled_from("xy"), st.integers(0, 9), st.booleans())
 
 
+@settings(deadline=None)
 @given(st.lists(ROWS, max_size=20))
 def test_a_total_over_a_table_is_that_of_its_rows(
     changes: list[tuple[str, str, int, bool]],
@@ -119,6 +120,7 @@ def test_sessions_that_are_over_are_taken_out() -> None:
     assert [each.bounds for each in sessions] == [(50, 50)]
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 200), max_size=5), max_size=8))
 def test_sessions_are_those_of_all_rows_whatever_the_batches(batches: list[list[int]]) -> None:
     machine, sessions = Sessions(CALLS, gap_ms=10), list[Session]()

@@ -4,7 +4,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.spark.sql.run.keyed.foreign import (
@@ -194,6 +194,7 @@ CHANGES = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(CHANGES, st.sampled_from((JoinKind.INNER, JoinKind.LEFT)))
 def test_a_foreign_key_join_ends_where_joining_the_tables_would(
     changes: list[tuple[str, str, Any]], kind: JoinKind
