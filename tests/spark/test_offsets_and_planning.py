@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.client.record import TopicPartition
@@ -44,6 +44,7 @@ def test_the_limit_is_shared_by_size() -> None:
     assert limited(start, end, 5000) == end
 
 
+@settings(deadline=None)
 @given(sizes=st.lists(st.integers(0, 10**9), min_size=1, max_size=20), most=st.integers(1, 10**6))
 def test_a_limit_is_kept_and_nobody_starves(sizes: list[int], most: int) -> None:
     start: Offsets = {TopicPartition("t", each): each for each in range(len(sizes))}
@@ -77,6 +78,7 @@ def test_max_records_cuts_whatever_is_larger() -> None:
     assert [each.size for (each,) in tasks] == [8, 8, 9]
 
 
+@settings(deadline=None)
 @given(
     ranges=RANGES, least=st.none() | st.integers(1, 40), most=st.none() | st.integers(1000, 10**5)
 )
@@ -98,6 +100,7 @@ def test_every_record_is_read_once_and_in_order(
     assert tasks == plan(ranges, partitions_min=least, partition_records_max=most)
 
 
+@settings(deadline=None)
 @given(size=st.integers(1, 1000), count=st.integers(1, 50))
 def test_a_split_is_even(size: int, count: int) -> None:
     sizes = [each.size for each in split(Range("t", 0, 7, 7 + size), count)]
