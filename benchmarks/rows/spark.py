@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -54,10 +55,9 @@ class Driver:
         jars = ",".join(sorted(str(each) for each in CONNECTOR.glob("*.jar")))
         if name != OTTLA and not jars:
             raise ToolError("no connector: run tools/setup_test_clients.sh --maven")
-        directory = bench.directory / f"spark-{name}"
-        directory.mkdir(exist_ok=True)
+        directory = tempfile.mkdtemp(prefix=f"spark-{name}-", dir=bench.directory)
         words = ["jobs", "--format", name, "--port", str(broker.port)]
-        words += ["--directory", str(directory), "--jars", "" if name == OTTLA else jars]
+        words += ["--directory", directory, "--jars", "" if name == OTTLA else jars]
         command = [python_of(bench), "-m", "benchmarks.spark_load", *words]
         self.process = stack.enter_context(started_tool(command, stdin=subprocess.PIPE))
         self.answer()
