@@ -302,3 +302,24 @@ def test_a_broker_that_restarts_is_waited_for() -> None:
         fill(own, "back", 2)
         assert query.latest(start) == places("back", 2)
         brokers.close()
+
+
+def test_the_first_offset_of_a_stream_stays_what_it_was(cluster: LocalCluster) -> None:
+    from pyspark.sql import types
+
+    from ottla.spark.source import StreamReader
+
+    fill(cluster, "first-answer", 3)
+    given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "first-answer"}
+    options = read_options({**given, "startingOffsets": "latest"}, streaming=True)
+    binary, text, number = types.BinaryType(), types.StringType(), types.IntegerType()
+    schema = types.StructType().add("key", binary).add("value", binary).add("topic", text)
+    schema.add("partition", number).add("offset", types.LongType())
+    schema.add("timestamp", types.TimestampType()).add("timestampType", number)
+    reader = StreamReader(options, schema)
+    try:
+        first = reader.initialOffset()
+        fill(cluster, "first-answer", 1)  # before Spark asks again, as it does
+        assert reader.initialOffset() == first == {"first-answer": {"0": 3}}
+    finally:
+        reader.stop()

@@ -110,9 +110,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._following: Following | None = None
         self._brokers: Brokers | None = None
+        self._initial: Json | None = None
 
     def initialOffset(self) -> Json:  # noqa: N802
-        return to_json(self._follow().begin())
+        """The first answer holds. Spark asks twice, before and after it has asked for the end of
+        the first batch: with a second `latest`, what came in between would never be read."""
+        if self._initial is None:
+            self._initial = to_json(self._follow().begin())
+        return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Only so that Spark knows that there is one: the options say how much."""
