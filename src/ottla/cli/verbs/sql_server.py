@@ -15,14 +15,17 @@ from ottla.cli.output import Bootstrap
 
 HELP: Final = """Start the SQL server: ksqlDB's language and REST, on Spark.
 
-It answers at once, and starts Spark behind that. Its statements live in a topic of the
-cluster: a server that is started again goes on with every query.
+It answers at once, and starts Spark behind that. Its statements live in a topic:
+a server that is started again goes on with every query.
 
-[dim]ottla sql-server                                       on 127.0.0.1:8088, broker localhost:9092
-ottla sql-server --bootstrap-server kafka:9092 --port 9088 --host 0.0.0.0
-ottla sql-server ksql-server.properties                with a properties file of ksqlDB
-ottla sql-server --queries-file pipeline.sql           headless: these statements and no others
-ottla sql-server --override ksql.service.id=billing_   its own streams, tables and queries
+[dim]# on 127.0.0.1:8088, with the broker on localhost:9092
+ottla sql-server
+ottla sql-server -b kafka:9092 --host 0.0.0.0 --port 9088
+ottla sql-server --override ksql.service.id=billing_
+# with a properties file of ksqlDB
+ottla sql-server ksql-server.properties
+# headless: these statements and no others
+ottla sql-server --queries-file pipeline.sql
 curl -d '{"ksql": "SHOW STREAMS;"}' localhost:8088/ksql[/dim]
 """
 
@@ -34,7 +37,9 @@ def sql_server(
     *,
     bootstrap_server: Bootstrap = "",
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "",
-    port: Annotated[int, typer.Option(help="The port; 0 for any that is free.")] = -1,
+    port: Annotated[
+        int, typer.Option(help="The port; 0 for any that is free.", show_default=False)
+    ] = -1,
     queries_file: Annotated[
         Path | None,
         typer.Option("--queries-file", help="Headless: run the statements of this file."),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import httpx
 import pytest
 from sql_servers import ksql, ksql_error, running
 
+from ottla.spark.sql.commands import Command, CommandTopic
 from ottla.testing import LocalCluster
 
 ORDERS = (
@@ -214,19 +217,55 @@ def test_a_restarted_server_knows_what_was_defined(sql_cluster: LocalCluster) ->
     assert list(types["types"]) == ["T"]
 
 
-def test_two_servers_of_one_service_see_each_others_statements(sql_cluster: LocalCluster) -> None:
+def test_two_servers_of_one_service_write_at_the_same_time(sql_cluster: LocalCluster) -> None:
+    """Each is right about what it writes: who was overtaken checks again, and tries again."""
     with (
         running(sql_cluster, "two_") as first,
         running(sql_cluster, "two_") as second,
         httpx.Client(base_url=first, timeout=30) as one,
         httpx.Client(base_url=second, timeout=30) as other,
+        ThreadPoolExecutor(2) as threads,
     ):
-        for number in range(4):
-            status = ksql(one if number % 2 else other, f"CREATE TYPE t{number} AS INT;")[0]
-        after = status["commandSequenceNumber"]
+        made = [
+            threads.submit(ksql, client, f"CREATE TYPE t{number}_{name} AS INT;")
+            for number in range(8)
+            for name, client in (("a", one), ("b", other))
+        ]
+        numbers = [each.result()[0]["commandSequenceNumber"] for each in made]
+        assert len(set(numbers)) == 16
         for client in (one, other):
-            (listed,) = ksql(client, "SHOW TYPES;", commandSequenceNumber=after)
-            assert sorted(listed["types"]) == ["T0", "T1", "T2", "T3"]
+            (listed,) = ksql(client, "SHOW TYPES;", commandSequenceNumber=max(numbers))
+            assert len(listed["types"]) == 16
+        both = [threads.submit(_status, client) for client in (one, other)]
+        assert sorted(each.result() for each in both) == [200, 400], "a name is given once"
+
+
+def _status(client: httpx.Client) -> int:
+    return client.post("/ksql", json={"ksql": "CREATE TYPE same AS INT;"}).status_code
+
+
+def test_what_can_not_be_read_any_more_is_shown_and_stops_nothing(
+    sql_cluster: LocalCluster,
+) -> None:
+    topic = CommandTopic(sql_cluster.bootstrap_servers, "old_")
+    topic.make()
+    with sql_cluster.producer() as producer:
+        producer.send(topic.name, b"nonsense", key=b"?").result()
+    topic.write(Command("stream/`O`/create", "CREATE STREAM o AS SELECT * FROM gone;", basis=0))
+    topic.write(Command("type/T/create", "CREATE TYPE t AS INT;", basis=1))
+    topic.close()
+    with running(sql_cluster, "old_") as url, httpx.Client(base_url=url, timeout=30) as client:
+        types, queries = ksql(client, "SHOW TYPES; SHOW QUERIES;")
+        assert list(types["types"]) == ["T"]
+        (failed,) = queries["queries"]
+        assert (failed["id"], failed["state"]) == ("CSAS_O_1", "FAILED")
+        assert "GONE does not exist" in failed["cause"]
+        assert client.get("/info").json()["KsqlServerInfo"]["serverStatus"] == "DEGRADED"
+        health = client.get("/healthcheck").json()
+        assert health["isHealthy"] is True
+        assert len(health["details"]["commandRunner"]["failedCommands"]) == 2
+        ksql(client, "DROP STREAM o;")
+        assert ksql(client, "SHOW QUERIES;")[0]["queries"] == []
 
 
 def test_a_headless_server_takes_no_statements(sql_cluster: LocalCluster) -> None:
