@@ -7,12 +7,13 @@ SPARK := $(VENV)/.spark
 COMPILED := .cache/compiled
 LIBRDKAFKA_SUITE := tests/compat/test_librdkafka_own_suite.py
 
-.PHONY: run test lint unit spark compat delivery librdkafka compile test-compiled bench chaos fuzz messages functions-doc clean help
+.PHONY: run demo test lint unit spark compat delivery librdkafka compile test-compiled bench chaos fuzz messages functions-doc clean help
 
 help:
 	@echo "make run      start a broker on 127.0.0.1:9092 (data in ./data); ARGS=\"--override NAME=VALUE\""
 	@echo "make test     lint, types, layers, unit tests, Spark, real clients"
 	@echo "make spark    what starts Spark: source, sink, SQL"
+	@echo "make demo     orders and payments, joined by SQL while they come"
 	@echo "make compat   clients and tools from Maven Central and Go modules"
 	@echo "make librdkafka   librdkafka's own test suite"
 	@echo "make compile  the hot modules compiled by mypyc, as .cache/compiled/bin/ottla"
@@ -51,6 +52,9 @@ test: lint unit
 	$(MAKE) spark
 	$(BIN)/pytest -q tests/compat -m "not maven"
 	$(MAKE) delivery
+
+demo: $(SPARK)
+	$(BIN)/python examples/demo.py $(ARGS)
 
 # What starts Spark: in one process, so that it is started once.
 spark: $(SPARK)

@@ -1,0 +1,199 @@
+"""Orders and payments, joined and counted by a SQL query while they come: `make demo`.
+
+Starts a broker and a SQL server in this process, makes up orders and payments, and shows the table
+that the query keeps. Ends by itself; the exit code is 1 if the table does not agree with what was
+sent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.syntax import Syntax
+from rich.table import Table
+
+from ottla.client import Producer
+from ottla.spark.sql.engine import Engine
+from ottla.spark.sql.settings import Settings
+from ottla.spark.sql.workers import Workers
+from ottla.testing import LocalCluster
+
+STATEMENTS = """\
+CREATE STREAM orders (order_id STRING KEY, product STRING, amount INTEGER)
+  WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON', PARTITIONS=2);
+
+CREATE STREAM payments (order_id STRING KEY, method STRING)
+  WITH (KAFKA_TOPIC='payments', VALUE_FORMAT='JSON', PARTITIONS=2);
+
+CREATE TABLE revenue AS
+  SELECT o.product AS product, COUNT(*) AS paid, SUM(o.amount) AS amount
+  FROM orders o JOIN payments p WITHIN 1 MINUTE GRACE PERIOD 10 SECONDS ON o.order_id = p.order_id
+  WINDOW TUMBLING (SIZE 10 SECONDS)
+  GROUP BY o.product
+  EMIT CHANGES;
+"""
+LIVE = "SELECT * FROM revenue EMIT CHANGES;"
+AFTERWARDS = "SELECT product, WINDOWSTART, paid, amount FROM revenue;"
+
+PRODUCTS = ("apple", "bread", "cheese", "dates", "endive")
+METHODS = ("card", "cash", "transfer")
+ORDERS_PER_S = 20
+PAID_OF_TEN = 8
+SETTLE_S = 60.0
+
+Row = tuple[str, int, int, int]
+"""Product, start of the window, how many, how much."""
+
+
+@dataclass
+class Shop:
+    """Makes up orders, and payments for most of them; remembers what should come of it."""
+
+    bootstrap_servers: str
+    seed: int
+    orders: int = 0
+    payments: int = 0
+    paid: Counter[str] = field(default_factory=Counter)
+    amounts: Counter[str] = field(default_factory=Counter)
+    closed: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        chance = random.Random(self.seed)
+        with Producer(self.bootstrap_servers) as producer:
+            while not self.closed.wait(1 / ORDERS_PER_S):
+                self._sell(producer, chance)
+
+    def _sell(self, producer: Producer[Any, Any], chance: random.Random) -> None:
+        self.orders += 1
+        key, product = f"order-{self.orders}", chance.choice(PRODUCTS)
+        amount = chance.randint(1, 40)
+        producer.send("orders", key=key, value=json.dumps({"product": product, "amount": amount}))
+        if chance.randrange(10) < PAID_OF_TEN:
+            self.payments += 1
+            self.paid[product] += 1
+            self.amounts[product] += amount
+            method = chance.choice(METHODS)
+            producer.send("payments", key=key, value=json.dumps({"method": method}))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=30, help="how long the shop is open")
+    parser.add_argument("--seed", type=int, default=1)
+    wishes = parser.parse_args()
+    console = Console()
+    with LocalCluster(process=True) as cluster, tempfile.TemporaryDirectory() as state:
+        console.print(f"A broker listens on [bold]{cluster.bootstrap_servers}[/bold].")
+        with engine_on(cluster.bootstrap_servers, state, console) as engine:
+            shop = Shop(cluster.bootstrap_servers, wishes.seed)
+            return show(engine, shop, wishes.seconds, console)
+
+
+@contextmanager
+def engine_on(bootstrap_servers: str, state: str, console: Console) -> Iterator[Engine]:
+    settings = Settings(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "ksql.streams.state.dir": state,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    workers = Workers(settings)
+    engine = Engine(settings, workers)
+    engine.start()
+    try:
+        console.print(Syntax(STATEMENTS, "sql", background_color="default"))
+        engine.execute(STATEMENTS)
+        with console.status("Spark starts ..."):
+            trouble = workers.wait_for_spark()
+        if trouble:
+            raise RuntimeError(f"Spark did not start: {trouble}")
+        yield engine
+    finally:
+        engine.close()
+
+
+def show(engine: Engine, shop: Shop, seconds: float, console: Console) -> int:
+    """The table while the shop is open, and until all payments are in it."""
+    selling = threading.Thread(target=shop.run, name="shop")
+    rows: dict[tuple[str, int], Row] = {}
+    end = time.monotonic() + seconds
+    with closing(engine.query(LIVE)) as answer, Live(console=console) as live:
+        names = answer.names
+        selling.start()
+        try:
+            while time.monotonic() < end + SETTLE_S and not (
+                shop.closed.is_set() and complete(rows, shop)
+            ):
+                for each in answer.take(0.2) or ():
+                    row = row_of(dict(zip(names, each.values, strict=True)))
+                    rows[row[0], row[1]] = row
+                if time.monotonic() >= end and not shop.closed.is_set():
+                    shop.closed.set()
+                    selling.join()
+                live.update(table_of(rows, shop))
+        finally:
+            shop.closed.set()
+            selling.join()
+    return verdict(engine, shop, console)
+
+
+def row_of(values: dict[str, Any]) -> Row:
+    return values["PRODUCT"], values["WINDOWSTART"], values["PAID"], values["AMOUNT"]
+
+
+def complete(rows: dict[tuple[str, int], Row], shop: Shop) -> bool:
+    return sum(row[2] for row in rows.values()) == shop.payments
+
+
+def table_of(rows: dict[tuple[str, int], Row], shop: Shop) -> Table:
+    title = f"{shop.orders} orders, {shop.payments} payments"
+    table = Table(title=title, caption=LIVE, title_justify="left", caption_justify="left")
+    table.add_column("window")
+    for product in PRODUCTS:
+        table.add_column(product, justify="right")
+    for start in sorted({row[1] for row in rows.values()}):
+        found = [rows.get((product, start)) for product in PRODUCTS]
+        cells = [f"{each[2]} for {each[3]}" if each else "" for each in found]
+        table.add_row(time.strftime("%H:%M:%S", time.localtime(start / 1000)), *cells)
+    return table
+
+
+def verdict(engine: Engine, shop: Shop, console: Console) -> int:
+    """What a pull query says, beside what was sent."""
+    paid: Counter[str] = Counter()
+    amounts: Counter[str] = Counter()
+    with closing(engine.query(AFTERWARDS)) as answer:
+        while (rows := answer.take(1.0)) is not None:
+            for product, _, count, amount in (row_of_pull(each.values) for each in rows):
+                paid[product] += count
+                amounts[product] += amount
+    right = (paid, amounts) == (shop.paid, shop.amounts)
+    console.print(Syntax(AFTERWARDS, "sql", background_color="default"))
+    console.print(
+        f"{sum(paid.values())} payments of {sum(amounts.values())} in all windows: "
+        + ("[green]all that were sent, each once.[/green]" if right else "[red]not so![/red]")
+    )
+    return 0 if right else 1
+
+
+def row_of_pull(values: Any) -> Row:
+    product, start, count, amount = values
+    return product, start, count, amount
+
+
+if __name__ == "__main__":
+    sys.exit(main())
