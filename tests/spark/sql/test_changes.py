@@ -223,12 +223,18 @@ def test_a_replay_comes_to_the_same() -> None:
 
 
 def test_a_command_that_was_overtaken_is_void() -> None:
-    """Two servers wrote ORDERS at once: the second one's writer tries again, and is refused."""
+    """And counts for nothing: what was written beside it is not void because of it."""
     state, statuses = replay(
-        Command("a", ORDERS), Command("b", USERS), Command("b", USERS, basis=1)
+        Command("a", ORDERS),
+        Command("b", USERS),
+        Command("c", "CREATE TYPE t AS INT;", basis=0),
+        Command("b", USERS, basis=0),
+        Command("b", USERS, basis=2),
     )
-    assert [each.outcome for each in statuses] == [Outcome.SUCCESS, Outcome.VOID, Outcome.SUCCESS]
+    success, void = Outcome.SUCCESS, Outcome.VOID
+    assert [each.outcome for each in statuses] == [success, void, success, void, success]
     assert list(state.catalog.sources) == ["ORDERS", "USERS"]
+    assert (state.position, state.basis) == (4, 4)
 
 
 def test_what_can_not_be_carried_out_any_more_does_not_stop_the_rest() -> None:

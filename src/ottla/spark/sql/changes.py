@@ -67,12 +67,16 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All that the commands up to `position` have come to. `plans` are those of the queries."""
+    """All that the commands up to `position` have come to. `plans` are those of the queries.
+
+    `basis` is the last command that counted: one that was void has changed nothing.
+    """
 
     catalog: Catalog = field(default_factory=Catalog)
     plans: Mapping[str, Plan] = field(default_factory=dict)
     failures: Mapping[str, Failure] = field(default_factory=dict)
     position: int = -1
+    basis: int = -1
 
 
 @dataclass(frozen=True, slots=True)

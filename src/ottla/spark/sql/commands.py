@@ -3,9 +3,10 @@
 A statement is checked, written here, and carried out by whoever reads it: the server that wrote
 it as well as every other one of the same service id, now and after a restart. Two servers that
 write at the same time can't both be right about what there was: each command names the offset of
-the last one its writer had seen (`basis`), and one that is not directly behind its basis is void,
-for everybody. Its writer sees that, checks the statement against what has become of the catalog,
-and writes it again.
+the last one its writer had carried out (`basis`), and one that comes when another has counted since
+is void, for everybody. Its writer sees that, checks the statement against what has become of the
+catalog, and writes it again. A void command counts for nothing: of those that are written at the
+same time the first one always does.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ from ottla.spark.sql.syntax.statements import (
 if TYPE_CHECKING:
     from ottla.spark.sql.workers import Workers
 
-WRITE_TRIES_MAX: Final = 10
+WRITE_TRIES_MAX: Final = 20
 START_S_MAX: Final = 60.0
 STOP_BEFORE_DELETE_S: Final = 30.0
 
@@ -366,7 +366,7 @@ class Engine:
                     statement.text,
                     session.overrides,
                     self.settings.session,
-                    state.position,
+                    state.basis,
                 )
                 if self.headless:
                     number = self.follower.take(command)

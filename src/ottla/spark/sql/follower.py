@@ -50,13 +50,14 @@ class Status:
 
 def carry_out(found: Read, state: State, partition_count: PartitionCount) -> tuple[State, Status]:
     """What a command makes of the state. Whatever is wrong with it is its status, not an error."""
-    after = replace(state, position=found.offset)
     command = found.command
+    if command is not None and command.basis != state.basis:
+        words = "Another server's statement came first."
+        void = Status(command.id, Outcome.VOID, words, statement=command.statement)
+        return replace(state, position=found.offset), void
+    after = replace(state, position=found.offset, basis=found.offset)
     if command is None:
         return after, Status("", Outcome.ERROR, found.trouble)
-    if command.basis != state.position:
-        words = "Another server's statement came first."
-        return after, Status(command.id, Outcome.VOID, words, statement=command.statement)
     statement: Statement | None = None
     try:
         (statement,) = parse(command.statement, types=state.catalog.types)
@@ -71,7 +72,7 @@ def carry_out(found: Read, state: State, partition_count: PartitionCount) -> tup
         if not isinstance(error, (SqlError, ValueError)):
             log.exception("command %d: %s", found.offset, command.statement)
         return _failed(after, statement, command, found.offset, error)
-    state = replace(changed.state, position=found.offset)
+    state = replace(changed.state, position=found.offset, basis=found.offset)
     return state, Status(
         command.id,
         Outcome.SUCCESS,
