@@ -1,7 +1,7 @@
 """The JVM that Spark's driver lives in, started by ourselves.
 
 PySpark's own way is a shell script that starts one JVM, which prints the command for a second one.
-Here the second one is started at once: a second or two less, and no need for the module
+Here the second one is started at once: one JVM less, options of ours, and no need for the module
 jdk.incubator.vector, which that command asks for and PyPI's Java does not have (only MLlib's linear
 algebra uses it).
 
