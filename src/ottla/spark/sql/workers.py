@@ -216,9 +216,9 @@ class Workers:
         return _finished(answer.columns, answer.rows)
 
     def _table(self, source: Source) -> Table:
-        """All that was in its topic when it was first asked for is in it."""
+        """With all that is in its topic now: who has written a row finds it."""
         table = self._tables.table(source.topic, source.layout)
-        if not table.caught_up and not table.catch_up(CATCH_UP_S):
+        if not table.ready(CATCH_UP_S):
             raise SqlError(
                 f"The table {source.name} is still being read"
                 f" ({table.lag:,} records are left). {table.cause}".rstrip(),
