@@ -325,3 +325,19 @@ def test_insert_into_writes_as_the_sink_is() -> None:
 def test_a_lambda_has_names_of_its_own() -> None:
     plan = planned("SELECT TRANSFORM(tags, id => UCASE(id)) AS t FROM orders EMIT CHANGES")
     assert schema_text(plan.schema) == "`T` ARRAY<STRING>"
+
+
+@pytest.mark.parametrize(
+    ("group", "first"),
+    [("id", "`ROWOFFSET`"), ("id, item", "`ROWOFFSET`"), ("item", "`ROWTIME`")],
+)
+def test_offsets_of_several_partitions_are_not_compared(group: str, first: str) -> None:
+    """Rows of one key lie in one partition; those of another group may come from many."""
+    plan = planned(
+        f"CREATE TABLE x WITH (KEY_FORMAT='JSON') AS"
+        f" SELECT {group}, LATEST_BY_OFFSET(amount) AS last FROM orders"
+        f" GROUP BY {group} EMIT CHANGES"
+    )
+    operator = plan.stages[-1].operator
+    assert isinstance(operator, Aggregate)
+    assert f"struct({first}" in operator.calls[0].spark

@@ -9,7 +9,7 @@ from typing import Final
 from sqlglot import exp
 
 from ottla.spark.sql.errors import SqlError
-from ottla.spark.sql.expressions import Scope, to_spark, typed
+from ottla.spark.sql.expressions import ORDER_BY_OFFSET, ORDER_BY_TIME, Scope, to_spark, typed
 from ottla.spark.sql.plan.calls import aggregate_call, is_aggregate
 from ottla.spark.sql.plan.joins import DAY_MS, internal_layout
 from ottla.spark.sql.plan.names import MADE, Names, at, columns_in, reference, replaced, scope_of
@@ -108,7 +108,8 @@ def grouped(
     """`text` gives the columns of the aggregate's input, a stream or a table."""
     bound = [names.bind(each, "GROUP BY") for each in query.group_by]
     having = names.bind(query.having, "HAVING") if query.having is not None else None
-    scope = replace(scope_of(names, text), table=kind is SourceKind.TABLE)
+    order = ORDER_BY_OFFSET if _of_one_partition(bound, names) else ORDER_BY_TIME
+    scope = replace(scope_of(names, text), table=kind is SourceKind.TABLE, order=order)
     groups = _groups(bound, scope)
     found: list[Expression] = []
     for each in (*(item.expression for item in items), *([having] if having else [])):
@@ -139,6 +140,15 @@ def grouped(
         )
     key = Key(tuple(_key_columns(bound, groups, items, names)), "grouping expression")
     return Grouped(groups, calls, changed, after, key, replace(names, made=made))
+
+
+def _of_one_partition(bound: list[Expression], names: Names) -> bool:
+    """Whether all rows of a group have the same key, and so lie in one partition of the source."""
+    if names.joined:
+        return False
+    (relation,) = names.relations
+    key = [reference(relation.alias, each.name) for each in relation.source.schema.key]
+    return bool(key) and all(each in bound for each in key)
 
 
 def _groups(bound: list[Expression], scope: Scope) -> tuple[GroupColumn, ...]:
