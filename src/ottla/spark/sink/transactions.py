@@ -53,7 +53,6 @@ DESCRIBED_AT_ONCE: Final = 100
 """How many transactional ids one DescribeTransactions asks for."""
 
 ONGOING: Final = "Ongoing"
-COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
 UNKNOWN: Final = ""
 """Of a transactional id that the coordinator does not have, or has no more."""
 

@@ -57,7 +57,6 @@ class Source:
 
 class QueryKind(StrEnum):
     CREATE_AS = "CREATE_AS"
-    CREATE_SOURCE = "CREATE_SOURCE"
     INSERT = "INSERT"
 
 
