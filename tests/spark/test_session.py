@@ -28,8 +28,8 @@ from ottla.spark import session
 spark = session.start(master="local[1]", heap="512m")
 version = spark.sparkContext._jvm.java.lang.System.getProperty("java.version")
 print("java", version.split(".")[0], flush=True)
-print("jvm", spark.sparkContext._gateway.proc.pid, flush=True)
 try:
+    print("jvm", spark.sparkContext._gateway.proc.pid, flush=True)
     time.sleep(100)
 except KeyboardInterrupt:
     print("sum", spark.range(10).selectExpr("sum(id) s").first().s, flush=True)
