@@ -36,6 +36,7 @@ class Toy:
         self.wait = False
         self.admission = (0, 0)
         self.throttle_ms = 0
+        self.versions = ApiVersionsResponse()
         self.mute: Callable[[int], None]
 
     def admit(self, host: str) -> tuple[int, int]:
@@ -52,7 +53,7 @@ class Toy:
     def dispatch(self, session: Any, request: Request) -> Any:
         self.seen.append(request)
         if request.api_key == ApiKey.API_VERSIONS:
-            return ApiVersionsResponse()
+            return self.versions
         if request.api_key == ApiKey.HEARTBEAT and not self.wait:
             assert isinstance(request.body, HeartbeatRequest)
             if request.body.group_id == "fail":

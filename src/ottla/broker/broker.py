@@ -22,6 +22,7 @@ from ottla.broker.dispatch import ROUTES, SERVED
 from ottla.broker.groups import Groups
 from ottla.broker.housekeeping import Housekeeping, Job
 from ottla.broker.log_settings import log_settings
+from ottla.broker.neighbours import Neighbours
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quotas import Quotas
 from ottla.broker.sessions import FetchSessions
@@ -70,6 +71,7 @@ class Broker:
         self.quotas = Quotas(config, self.clock)
         self.connection_rates = ConnectionRates(config)
         self.telemetry = Telemetry()
+        self.neighbours = Neighbours(self)
         self._stopping = False
         self.metadata: Metadata
         self.controller: Controller
@@ -171,6 +173,7 @@ class Broker:
         self.shares.stop()
         self.transactions.stop()
         self.groups.stop()
+        self.neighbours.close()
         await self.controller.resign()
         await self._membership.leave()
         await self.metadata.stop()

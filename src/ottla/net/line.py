@@ -1,0 +1,247 @@
+"""A line to another broker: requests out, responses in, many under way at a time.
+
+Followers fetch over it, and brokers ask each other over it. A response is received into a buffer
+of its own size, of which its records are slices: megabytes are not copied about. The far side
+answers in the order of the requests, so what must not wait for another goes over another line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections import deque
+from typing import Final, Self, TypeVar
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.net.outbound import Outbox
+from ottla.wire.apis import APIS, ApiKey
+from ottla.wire.connection import ProtocolError
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.peer import Peer
+from ottla.wire.primitives import Message
+
+RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024  # larger is not an answer, but not Kafka at all
+SCRATCH_BYTES: Final = 16 * 1024
+TURN_BYTES_MAX: Final = 4 * 1024 * 1024  # what a line may receive before the others have their turn
+
+R = TypeVar("R", bound=Message)
+
+
+class Unreachable(KafkaError):
+    """No line. `refused`: the host answered, and nobody listens there; the process is gone."""
+
+    def __init__(self, message: str, *, refused: bool) -> None:
+        super().__init__(ErrorCode.BROKER_NOT_AVAILABLE, message)
+        self.refused = refused
+
+
+class Line:
+    """One connection to one broker. `closed` is set when it is over, whoever ended it."""
+
+    def __init__(self, sock: socket.socket, address: str, client_id: str) -> None:
+        self.address = address
+        self.closed = asyncio.Event()
+        self.versions: dict[int, tuple[int, int]] = {}  # what the far side serves
+        self._loop = asyncio.get_running_loop()
+        self._socket = sock
+        self._client_id = client_id
+        self._peer = Peer(response_bytes_max=RESPONSE_BYTES_MAX)
+        self._outbox = Outbox(sock)
+        self._writing = False
+        self._why = ""
+        self._answers: deque[asyncio.Future[Message]] = deque()  # in the order of the requests
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._have = 0  # bytes in the scratch buffer
+        self._frame: bytearray | None = None  # the response that is being received
+        self._rest: memoryview | None = None  # of it, what has not come yet
+        self._loop.add_reader(sock.fileno(), self._readable)
+
+    @classmethod
+    async def open(cls, host: str, port: int, *, client_id: str, timeout_s: float) -> Self:
+        """Connect, and ask which versions the broker speaks. Unreachable if there is none."""
+        address = f"{host}:{port}"
+        try:
+            async with asyncio.timeout(timeout_s):
+                line = cls(await _connect(host, port), address, client_id)
+                try:
+                    await line._ask_versions()
+                except BaseException:
+                    line.close()
+                    raise
+        except TimeoutError:
+            raise Unreachable(f"{address} did not answer", refused=False) from None
+        except OSError as error:
+            refused = error.errno == errno.ECONNREFUSED
+            raise Unreachable(f"cannot reach {address}: {error}", refused=refused) from None
+        return line
+
+    async def call(
+        self,
+        request: Message,
+        api_key: int,
+        response_type: type[R],
+        *,
+        version: int | None = None,
+        timeout_s: float | None = None,
+    ) -> R:
+        """The answer. Without a version it is asked in the newest that both sides know.
+
+        KafkaError(NETWORK_EXCEPTION) where none came; one that is late ends the line, since
+        nobody knows what has become of it.
+        """
+        answer = self.send(request, api_key, version=version)
+        try:
+            async with asyncio.timeout(timeout_s):
+                body = await answer
+        except TimeoutError:
+            self._end(f"no answer to {APIS[api_key].name} within {timeout_s} s")
+            raise self._lost() from None
+        assert isinstance(body, response_type)
+        return body
+
+    def send(
+        self, request: Message, api_key: int, *, version: int | None = None
+    ) -> asyncio.Future[Message]:
+        """Ask, and have the answer later; requests leave in the order of these calls."""
+        if self.closed.is_set():
+            raise self._lost()
+        chosen = self._version(api_key) if version is None else version
+        self._outbox.push(self._peer.request(request, api_key, chosen, self._client_id))
+        answer: asyncio.Future[Message] = self._loop.create_future()
+        self._answers.append(answer)
+        if not self._writing:
+            self._writable()
+        return answer
+
+    def close(self) -> None:
+        """Hang up; whoever waits for an answer is told that none comes."""
+        self._end("closed by us")
+
+    def _version(self, api_key: int) -> int:
+        api = APIS[api_key]
+        low, high = self.versions.get(api_key, (1, 0))
+        version = min(high, api.version_max)
+        if version < max(low, api.version_min):
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, f"{self.address} does not serve {api.name}"
+            )
+        return version
+
+    async def _ask_versions(self) -> None:
+        request = ApiVersionsRequest(client_software_name="ottla", client_software_version="broker")
+        body = await self.send(request, ApiKey.API_VERSIONS, version=3)
+        assert isinstance(body, ApiVersionsResponse)
+        self.versions = {
+            each.api_key: (each.min_version, each.max_version) for each in body.api_keys
+        }
+
+    # The socket
+
+    def _writable(self) -> None:
+        try:
+            done = self._outbox.flush()
+        except OSError as error:
+            self._end(str(error))
+            return
+        if done and self._writing:
+            self._loop.remove_writer(self._socket.fileno())
+        elif not done and not self._writing:
+            self._loop.add_writer(self._socket.fileno(), self._writable)
+        self._writing = not done
+
+    def _readable(self) -> None:
+        turn = TURN_BYTES_MAX
+        try:
+            while turn > 0 and not self.closed.is_set():
+                into = self._scratch[self._have :] if self._rest is None else self._rest
+                wanted = len(into)
+                count = self._socket.recv_into(into)
+                if count == 0:
+                    self._end("closed by the far side")
+                    return
+                turn -= count
+                self._received(count)
+                if count < wanted:
+                    return  # the socket is empty: no need to ask it
+        except (BlockingIOError, InterruptedError):
+            return
+        except (OSError, ProtocolError) as error:
+            self._end(str(error))
+
+    def _received(self, count: int) -> None:
+        if self._rest is None:
+            self._have += count
+            self._sort()
+            return
+        self._rest = self._rest[count:]
+        if not len(self._rest):
+            assert self._frame is not None
+            frame = self._frame
+            self._frame = self._rest = None
+            self._answered(frame)
+
+    def _sort(self) -> None:
+        """Take the responses out of the scratch buffer, and make room for one that is larger."""
+        scratch, start, have = self._scratch, 0, self._have
+        while have - start >= 4:
+            size = int.from_bytes(scratch[start : start + 4], signed=True)
+            self._peer.check_size(size)
+            frame = bytearray(size)
+            there = min(size, have - start - 4)
+            frame[:there] = scratch[start + 4 : start + 4 + there]
+            start += 4 + there
+            if there < size:
+                self._frame, self._rest = frame, memoryview(frame)[there:]
+                break
+            self._answered(frame)
+        left = have - start
+        if left and start:
+            scratch[:left] = bytes(scratch[start:have])
+        self._have = left
+
+    def _answered(self, frame: bytearray) -> None:
+        body = self._peer.response(frame).body
+        answer = self._answers.popleft()
+        if not answer.done():  # who asked may have given up
+            answer.set_result(body)
+
+    def _end(self, why: str) -> None:
+        if self.closed.is_set():
+            return
+        self.closed.set()
+        fd = self._socket.fileno()
+        self._loop.remove_reader(fd)
+        if self._writing:
+            self._loop.remove_writer(fd)
+        self._socket.close()
+        self._why = why
+        for answer in self._answers:
+            if not answer.done():
+                answer.set_exception(self._lost())
+        self._answers.clear()
+
+    def _lost(self) -> KafkaError:
+        return KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{self.address}: {self._why}")
+
+
+async def _connect(host: str, port: int) -> socket.socket:
+    """A connected socket; the first address that answers."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    last: OSError = OSError(f"{host} has no address")
+    for family, kind, protocol, _, address in found:
+        sock = socket.socket(family, kind, protocol)
+        sock.setblocking(False)
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.sock_connect(sock, address)
+        except OSError as error:
+            sock.close()
+            last = error
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise last
