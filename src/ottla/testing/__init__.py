@@ -1,4 +1,4 @@
-"""What a test needs: clusters in this process, a clock moved by hand, disks that fail.
+"""What a test needs: clusters in this process, disks that fail, cables that are pulled.
 
     from ottla.testing import LocalCluster
 
@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from ottla.testing.local_cluster import LocalCluster
     from ottla.testing.manual_clock import ManualClock
     from ottla.testing.memory_files import MemoryFiles
+    from ottla.testing.network import Network
 
-__all__ = ["LocalCluster", "ManualClock", "MemoryFiles"]
+__all__ = ["LocalCluster", "ManualClock", "MemoryFiles", "Network"]
 
 _HOMES = {
     "LocalCluster": "local_cluster",
     "ManualClock": "manual_clock",
     "MemoryFiles": "memory_files",
+    "Network": "network",
 }
 
 
