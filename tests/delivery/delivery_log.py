@@ -31,6 +31,7 @@ class Batch:
     marker: int | None
     """ABORT or COMMIT where this is a transaction's marker, and not data."""
     records: tuple[Record, ...]
+    leader_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def batches_of(data: bytes) -> Iterator[Batch]:
     position = 0
     while position + HEAD.size <= len(data):
         head = HEAD.unpack_from(data, position)
-        base, size, _, magic, _, attributes, last_delta, _, _, pid, epoch, _, count = head
+        base, size, led, magic, _, attributes, last_delta, _, _, pid, epoch, _, count = head
         end = position + 12 + size
         if end > len(data):
             return
@@ -58,7 +59,7 @@ def batches_of(data: bytes) -> Iterator[Batch]:
             assert records[0].key is not None
             _, marker = struct.unpack(">hh", records[0].key)
         transactional = bool(attributes & TRANSACTIONAL)
-        yield Batch(base, base + last_delta, pid, epoch, transactional, marker, records)
+        yield Batch(base, base + last_delta, pid, epoch, transactional, marker, records, led)
         position = end
 
 
