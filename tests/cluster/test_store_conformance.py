@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from ottla.cluster.embedded import EmbeddedStore
+from ottla.cluster.embedded import EmbeddedSession, EmbeddedStore
 from ottla.cluster.store import (
     ANY_VERSION,
     Change,
@@ -37,13 +37,29 @@ class Stores(Protocol):
 
     async def open(self) -> MetaStore: ...
 
+    async def expire(self, store: MetaStore) -> None:
+        """End a session from outside, as if its broker had been silent for too long."""
+
 
 class EmbeddedStores:
+    """The sessions that are open at one time share one store; the last one closes it."""
+
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._store: EmbeddedStore | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def open(self) -> MetaStore:
-        return EmbeddedStore(self._path / "metadata.journal", sync=False)
+        if self._store is None or self._loop is not asyncio.get_running_loop():
+            if self._store is not None:
+                await self._store.close()
+            self._store = EmbeddedStore(self._path / "metadata.journal", sync=False)
+            self._loop = asyncio.get_running_loop()
+        return self._store.session()
+
+    async def expire(self, store: MetaStore) -> None:
+        assert isinstance(store, EmbeddedSession)
+        store.expire()
 
 
 @pytest.fixture(params=["embedded"])
@@ -193,6 +209,75 @@ def test_a_hold_is_lost_when_the_store_closes(stores: Stores) -> None:
         hold = await store.hold("/controller", b"me")
         await store.close()
         assert hold.lost.is_set()
+
+    run(stores, scenario)
+
+
+def test_a_held_key_may_be_deleted_by_somebody_else(stores: Stores) -> None:
+    async def scenario(store: MetaStore) -> None:
+        other = await stores.open()
+        hold = await store.hold("/controller", b"me")
+        with pytest.raises(Conflict):
+            await other.hold("/controller", b"you")
+        with pytest.raises(Conflict):
+            await other.delete("/controller", version=7)
+        await other.commit([Create("/why", b"dead"), Delete("/controller", 0)])
+        async with asyncio.timeout(SOON_S):
+            await hold.lost.wait()
+        again = await other.hold("/controller", b"you")
+        await hold.release()
+        assert await store.get("/controller") == Entry(b"you", 0)
+        assert not again.lost.is_set()
+        await other.close()
+
+    run(stores, scenario)
+
+
+def test_a_session_that_ends_takes_its_own_holds_with_it(stores: Stores) -> None:
+    async def scenario(store: MetaStore) -> None:
+        other = await stores.open()
+        mine, yours = await store.hold("/a/mine", b"1"), await other.hold("/a/yours", b"2")
+        changes = store.changes("/a")
+        await other.close()
+        assert yours.lost.is_set()
+        await told(changes, "/a/yours", None)
+        assert await store.list("/a") == {"/a/mine": Entry(b"1", 0)}
+        assert not mine.lost.is_set()
+
+    run(stores, scenario)
+
+
+def test_after_an_expiry_holds_are_lost_and_all_else_goes_on(stores: Stores) -> None:
+    async def scenario(store: MetaStore) -> None:
+        other = await stores.open()
+        hold = await store.hold("/controller", b"me")
+        changes, seen = store.changes("/"), other.changes("/")
+        await stores.expire(store)
+        async with asyncio.timeout(SOON_S):
+            await hold.lost.wait()
+        await told(seen, "/controller", None)
+        await told(changes, "/controller", None)
+        await other.create("/a", b"1")
+        await told(changes, "/a", Entry(b"1", 0))
+        again = await store.hold("/controller", b"me again")
+        await hold.release()
+        assert await other.get("/controller") == Entry(b"me again", 0)
+        assert not again.lost.is_set()
+        await other.close()
+
+    run(stores, scenario)
+
+
+def test_all_that_waits_can_be_taken_at_once(stores: Stores) -> None:
+    async def scenario(store: MetaStore) -> None:
+        changes = store.changes("/")
+        await store.commit([Create(f"/a/{each}", b"") for each in range(10)])
+        taken = {(await next_change(changes)).key}
+        while len(taken) < 10:
+            more = {change.key for change in changes.take()} or {(await next_change(changes)).key}
+            assert taken.isdisjoint(more)
+            taken |= more
+        assert taken == {f"/a/{each}" for each in range(10)}
 
     run(stores, scenario)
 

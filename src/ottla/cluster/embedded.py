@@ -3,15 +3,18 @@
 Nothing here waits for anybody, so its coroutines never give up the loop: a topic is created, on
 disk and visible to all who follow, before the `await` returns. The price is that the loop stands
 still for the flush of a commit, which is rare and short; see docs/decisions/0005-metadata-store.md.
+
+Several brokers of one process and one loop share it, each through a `session` of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from ottla.cluster.changes import Changes
 from ottla.cluster.journal import Journal
 from ottla.cluster.store import (
     ANY_VERSION,
@@ -63,22 +66,19 @@ class EmbeddedStore:
 
     async def hold(self, key: str, value: bytes) -> EmbeddedHold:
         """Ours until it is released, or until this process ends: no journal remembers it."""
-        self._check_open()
-        check_key(key)
-        if key in self._entries:
-            raise Conflict(key, "is held already")
-        hold = EmbeddedHold(self, key, Entry(value, 0))
-        self._held[key] = hold
-        self._publish([Change(key, hold.entry)])
-        return hold
+        return self.hold_key(key, value)
 
-    def changes(self, prefix: str) -> AsyncIterator[Change]:
+    def changes(self, prefix: str) -> Changes:
         self._check_open()
-        watcher = Changes(self._watchers, prefix)
-        self._watchers.append(watcher)
-        return watcher
+        return Changes(self._watchers, prefix)
+
+    def session(self) -> EmbeddedSession:
+        """The same data for another broker of this process, whose holds are its own."""
+        self._check_open()
+        return EmbeddedSession(self)
 
     async def close(self) -> None:
+        """Of sessions, too, as a server's end would be."""
         if self._closed:
             return
         for hold in list(self._held.values()):
@@ -89,10 +89,19 @@ class EmbeddedStore:
         if self._journal is not None:
             self._journal.close()
 
+    def hold_key(self, key: str, value: bytes) -> EmbeddedHold:
+        self._check_open()
+        check_key(key)
+        if key in self._entries:
+            raise Conflict(key, "is held already")
+        hold = EmbeddedHold(self, key, Entry(value, 0))
+        self._held[key] = hold
+        self._publish([Change(key, hold.entry)])
+        return hold
+
     def let_go(self, hold: EmbeddedHold) -> None:
         """End a hold, as its owner's release or as a lost session would."""
         if self._held.get(hold.key) is hold:
-            del self._held[hold.key]
             self._publish([Change(hold.key, None)])
         hold.lost.set()
 
@@ -101,10 +110,11 @@ class EmbeddedStore:
         staged: dict[str, Entry | None] = {}
         versions = [self._stage(staged, write) for write in writes]
         changes = [Change(key, entry) for key, entry in staged.items()]
-        if changes:
-            if self._journal is not None:
-                self._journal.append(changes)
-            self._publish(changes)
+        lasting = [change for change in changes if change.key not in self._held]
+        if lasting and self._journal is not None:
+            self._journal.append(lasting)
+        self._publish(changes)
+        if lasting:
             self._rewrite_if_outgrown()
         return versions
 
@@ -114,7 +124,7 @@ class EmbeddedStore:
         current = staged[key] if key in staged else self._entries.get(key)
         if isinstance(write, Create):
             check_key(key)
-            if current is not None:
+            if current is not None or key in self._held:
                 raise Conflict(key, "exists already")
             staged[key] = Entry(write.value, 0)
             return 0
@@ -124,11 +134,11 @@ class EmbeddedStore:
             raise Conflict(key, f"has version {current.version}, not {write.version}")
         if isinstance(write, Check):
             return current.version
-        if key in self._held:
-            raise Conflict(key, "is held, and changed only by its holder's end")
         if isinstance(write, Delete):
             staged[key] = None
             return -1
+        if key in self._held:
+            raise Conflict(key, "is held, and stays as its holder made it")
         staged[key] = Entry(write.value, current.version + 1)
         return current.version + 1
 
@@ -136,6 +146,8 @@ class EmbeddedStore:
         for change in changes:
             if change.entry is None:
                 self._entries.pop(change.key, None)
+                if (hold := self._held.pop(change.key, None)) is not None:
+                    hold.lost.set()
             else:
                 self._entries[change.key] = change.entry
             for watcher in self._watchers:
@@ -154,6 +166,61 @@ class EmbeddedStore:
             raise StoreError("the metadata store is closed")
 
 
+class EmbeddedSession:
+    """A broker's part in a store that it shares: its holds and its followers end with it."""
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self._store = store
+        self._holds: list[EmbeddedHold] = []
+        self._watchers: list[Changes] = []
+        self._closed = False
+
+    async def get(self, key: str) -> Entry | None:
+        return await self._open_store().get(key)
+
+    async def list(self, prefix: str) -> dict[str, Entry]:
+        return await self._open_store().list(prefix)
+
+    async def create(self, key: str, value: bytes) -> int:
+        return await self._open_store().create(key, value)
+
+    async def put(self, key: str, value: bytes, *, version: int) -> int:
+        return await self._open_store().put(key, value, version=version)
+
+    async def delete(self, key: str, *, version: int) -> None:
+        await self._open_store().delete(key, version=version)
+
+    async def commit(self, writes: Sequence[Write]) -> Sequence[int]:
+        return await self._open_store().commit(writes)
+
+    async def hold(self, key: str, value: bytes) -> EmbeddedHold:
+        hold = self._open_store().hold_key(key, value)
+        self._holds = [each for each in self._holds if not each.lost.is_set()] + [hold]
+        return hold
+
+    def changes(self, prefix: str) -> Changes:
+        watcher = self._open_store().changes(prefix)
+        self._watchers.append(watcher)
+        return watcher
+
+    async def close(self) -> None:
+        self.expire()
+        self._closed = True
+        for watcher in self._watchers:
+            watcher.close()
+
+    def expire(self) -> None:
+        """As if nothing had been heard from us for too long: holds are gone, the rest goes on."""
+        for hold in self._holds:
+            self._store.let_go(hold)
+        self._holds.clear()
+
+    def _open_store(self) -> EmbeddedStore:
+        if self._closed:
+            raise StoreError("the metadata store is closed")
+        return self._store
+
+
 class EmbeddedHold:
     """A key held in this process."""
 
@@ -165,41 +232,3 @@ class EmbeddedHold:
 
     async def release(self) -> None:
         self._store.let_go(self)
-
-
-class Changes:
-    """What has changed below a prefix and was not told yet: at most one change for each key."""
-
-    def __init__(self, watchers: list[Changes], prefix: str) -> None:
-        self._watchers = watchers
-        self._prefix = prefix
-        self._pending: dict[str, Change] = {}
-        self._wake = asyncio.Event()
-        self._closed = False
-
-    def offer(self, change: Change) -> None:
-        if is_below(change.key, self._prefix):
-            self._pending.pop(change.key, None)
-            self._pending[change.key] = change
-            self._wake.set()
-
-    def close(self) -> None:
-        self._closed = True
-        self._wake.set()
-        if self in self._watchers:
-            self._watchers.remove(self)
-
-    def __aiter__(self) -> Changes:
-        return self
-
-    async def __anext__(self) -> Change:
-        while not self._pending:
-            if self._closed:
-                raise StopAsyncIteration
-            self._wake.clear()
-            await self._wake.wait()
-        key = next(iter(self._pending))
-        return self._pending.pop(key)
-
-    async def aclose(self) -> None:
-        self.close()

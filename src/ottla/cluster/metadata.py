@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
 from ottla.cluster import layout
+from ottla.cluster.changes import Changes
 from ottla.cluster.image import Broker, Config, Image, Partition, QuotaEntity, Topic
 from ottla.cluster.store import Change, Entry, MetaStore, StoreError
 
@@ -85,9 +86,9 @@ class Metadata:
             except Exception:  # the metadata is as it is, whoever cannot cope with it
                 log.exception("a follower of the metadata failed")
 
-    async def _follow(self, changes: AsyncIterator[Change]) -> None:
+    async def _follow(self, changes: Changes) -> None:
         async for change in changes:
-            self.apply([change])
+            self.apply([change, *changes.take()])
 
     def _advance(self, keys: list[str]) -> Image:
         """The next image: whatever hangs on one of these keys is read again from the entries."""

@@ -8,7 +8,8 @@ tests/cluster/test_store_conformance.py keeps.
 What the implementations promise:
 
 - `commit` does all of its writes or none, and what it did survives a crash.
-- A `hold` lasts as long as the session that made it: it is gone when the process is.
+- A `hold` lasts as long as the session that made it: it is gone when the process is. Anybody may
+  delete it before that (a broker that is known to be dead); nobody puts another value there.
 - `changes` tells, from its call on, the last state of every key that changed below a prefix. States
   in between may be left out, so what waits to be told never outgrows the number of keys.
 """
@@ -16,9 +17,12 @@ What the implementations promise:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from ottla.cluster.changes import Changes
 
 ANY_VERSION = -1
 """In place of a version: whatever it is now, as long as the key is there."""
@@ -117,7 +121,7 @@ class MetaStore(Protocol):
 
     async def hold(self, key: str, value: bytes) -> Hold: ...
 
-    def changes(self, prefix: str) -> AsyncIterator[Change]: ...
+    def changes(self, prefix: str) -> Changes: ...
 
     async def close(self) -> None: ...
 
