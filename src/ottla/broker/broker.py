@@ -37,6 +37,7 @@ from ottla.cluster.image import Broker as BrokerImage
 from ottla.cluster.image import Image
 from ottla.cluster.membership import Membership, cluster_id
 from ottla.cluster.metadata import Metadata
+from ottla.cluster.store import MetaStore
 from ottla.config import Listener, ServerConfig, advertise
 from ottla.coordinator.keys import OFFSETS_TOPIC
 from ottla.coordinator.share.records import STATE_TOPIC
@@ -61,7 +62,17 @@ class Broker:
 
     served: Final = SERVED
 
-    def __init__(self, config: ServerConfig, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        clock: Clock | None = None,
+        meta_store: MetaStore | None = None,
+    ) -> None:
+        """A `meta_store` is one that is shared; this broker's session on it ends with the broker.
+
+        Without one the metadata is kept beside the logs, and the broker is alone.
+        """
         self.config = config
         self.clock: Clock = clock or SystemClock()
         self.node_id = config.node_id
@@ -73,6 +84,8 @@ class Broker:
         self.telemetry = Telemetry()
         self.neighbours = Neighbours(self)
         self._stopping = False
+        self._shared_store = meta_store
+        self._meta_store: MetaStore
         self.metadata: Metadata
         self.controller: Controller
         self.store: LogStore
@@ -120,7 +133,7 @@ class Broker:
 
     async def _open(self, now_ms: int, undo: AsyncExitStack) -> None:
         sync = self.config.ottla_metadata_sync_enable
-        self._meta_store = EmbeddedStore(Path(self.config.log_dirs[0]) / JOURNAL, sync=sync)
+        self._meta_store = self._shared_store or self._own_store()
         undo.push_async_callback(self._meta_store.close)
         self.metadata = Metadata(self._meta_store)
         await self.metadata.start()
@@ -163,7 +176,30 @@ class Broker:
         if self._stopping:
             return
         self._stopping = True
-        await self._server.stop(STOP_GRACE_S)
+        await self._cease(STOP_GRACE_S)
+        await self.controller.resign()
+        await self._membership.leave()
+        await self.metadata.stop()
+        self.store.close(
+            self.clock.now_ms(),
+            high_watermarks=self._high_watermarks(),
+            sync=self.config.ottla_metadata_sync_enable,
+        )
+        await self._meta_store.close()
+
+    async def crash(self) -> None:
+        """End as by kill -9, in a process that goes on: for tests. Nothing is flushed or said."""
+        if self._stopping:
+            return
+        self._stopping = True
+        await self._cease(0)
+        await self.metadata.stop()
+        self.store.abandon()
+        await self._meta_store.close()
+
+    async def _cease(self, grace_s: float) -> None:
+        """What runs on its own ends, here as in `crash`."""
+        await self._server.stop(grace_s)
         await self._cleaning.stop()
         self.connection_rates.stop()
         await self._housekeeping.stop()
@@ -174,15 +210,10 @@ class Broker:
         self.transactions.stop()
         self.groups.stop()
         self.neighbours.close()
-        await self.controller.resign()
-        await self._membership.leave()
-        await self.metadata.stop()
-        self.store.close(
-            self.clock.now_ms(),
-            high_watermarks=self._high_watermarks(),
-            sync=self.config.ottla_metadata_sync_enable,
-        )
-        await self._meta_store.close()
+
+    def _own_store(self) -> MetaStore:
+        path = Path(self.config.log_dirs[0]) / JOURNAL
+        return EmbeddedStore(path, sync=self.config.ottla_metadata_sync_enable)
 
     def _bind(self) -> Server:
         config = self.config

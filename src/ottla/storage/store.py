@@ -326,6 +326,15 @@ class LogStore:
         self._logs.clear()
         self._unlock()
 
+    def abandon(self) -> None:
+        """An end as by kill -9, in a process that goes on: what was not written stays unwritten."""
+        for directory in self.dirs:
+            directory.offline = True
+        for log in self._logs.values():
+            log.close()
+        self._logs.clear()
+        self._unlock()
+
     def _flush_all(self, now_ms: int) -> set[str]:
         """Everything onto the disk; gives the directories in which that failed.
 
