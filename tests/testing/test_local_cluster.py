@@ -216,20 +216,10 @@ def test_one_that_is_not_started_has_no_address() -> None:
 # What it can't do
 
 
-def test_several_brokers_are_refused() -> None:
-    with pytest.raises(NotImplementedError, match="replication is not built yet"):
-        LocalCluster(brokers=3)
-
-
 @pytest.mark.parametrize("name", ["listeners", "log.dirs"])
 def test_what_it_sets_itself_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         LocalCluster(config={name: "x"})
-
-
-def test_a_thread_is_not_killed(kafka: LocalCluster) -> None:
-    with pytest.raises(RuntimeError, match="process=True"):
-        kafka.kill()
 
 
 def test_a_process_takes_no_clock() -> None:

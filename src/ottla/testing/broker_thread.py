@@ -1,46 +1,79 @@
-"""A broker on an event loop of its own, in a thread of this process."""
+"""Brokers on one event loop, in a thread of this process."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
-from typing import Final
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 from ottla.broker.broker import Broker
 from ottla.clock import Clock
+from ottla.cluster.embedded import EmbeddedStore
 from ottla.config import ServerConfig
 from ottla.net.loop import run as run_loop
 
 STOP_S_MAX: Final = 30.0
 
+T = TypeVar("T")
+
 
 class BrokerThread:
-    """`start`, then `stop`; a new one for the next start.
+    """`start`, then any number of brokers, then `stop`; a new one for the next start.
 
+    With a `journal` they share their metadata, which is kept there; without one a broker is alone.
     The thread is a daemon, so that a cluster nobody stopped does not keep the interpreter alive.
     """
 
-    def __init__(self, properties: Mapping[str, str], clock: Clock | None = None) -> None:
-        self._config = ServerConfig(properties)
+    def __init__(self, clock: Clock | None = None, *, journal: Path | None = None) -> None:
         self._clock = clock
-        self._started: Future[int] = Future()
+        self._journal = journal
+        self._store: EmbeddedStore | None = None
+        self._brokers: dict[int, Broker] = {}
+        self._started: Future[None] = Future()
         self._stopped: Future[None] = Future()
         self._stop: asyncio.Event
         self._loop: asyncio.AbstractEventLoop
         self._thread = threading.Thread(target=self._run, name="ottla-broker", daemon=True)
 
-    def start(self) -> int:
-        """The port, once the broker serves. What keeps it from that is raised here."""
+    def start(self) -> None:
         self._thread.start()
         try:
-            return self._started.result()
+            self._started.result()
         except BaseException:
             self._thread.join()
             raise
 
+    def start_broker(self, broker_id: int, port: int, properties: Mapping[str, str]) -> None:
+        """It serves when this returns. What keeps it from that is raised here."""
+        self.wait_for(self._start_broker(broker_id, ServerConfig(properties)))
+
+    def stop_broker(self, broker_id: int) -> None:
+        self.wait_for(self._brokers.pop(broker_id).stop())
+
+    def kill_broker(self, broker_id: int) -> None:
+        """It ends without another word to its files, its clients or the others."""
+        self.wait_for(self._brokers.pop(broker_id).crash())
+
+    def broker(self, broker_id: int) -> Broker:
+        """Its state belongs to the loop's thread: look at it in `call`."""
+        return self._brokers[broker_id]
+
+    def call(self, function: Callable[[], T]) -> T:
+        """The function's result, from the loop's thread."""
+
+        async def called() -> T:
+            return function()
+
+        return self.wait_for(called())
+
+    def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
     def stop(self) -> None:
+        """Brokers that still run are stopped cleanly."""
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(STOP_S_MAX)
         if self._thread.is_alive():
@@ -59,8 +92,17 @@ class BrokerThread:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        broker = Broker(self._config, clock=self._clock)
-        await broker.start()
-        self._started.set_result(broker.port)
+        if self._journal is not None:
+            self._store = EmbeddedStore(self._journal, sync=False)
+        self._started.set_result(None)
         await self._stop.wait()
-        await broker.stop()
+        for broker_id in reversed(list(self._brokers)):
+            await self._brokers.pop(broker_id).stop()
+        if self._store is not None:
+            await self._store.close()
+
+    async def _start_broker(self, broker_id: int, config: ServerConfig) -> None:
+        store = self._store.session() if self._store is not None else None
+        broker = Broker(config, clock=self._clock, meta_store=store)
+        await broker.start()
+        self._brokers[broker_id] = broker

@@ -1,11 +1,11 @@
-"""A real broker for the time of a test, on a free port, in a directory that goes with it.
+"""Real brokers for the time of a test, on free ports, in a directory that goes with them.
 
     with LocalCluster() as cluster:
         cluster.create_topic("orders", partitions=3)
         with cluster.producer(value=str) as producer:
             producer.send("orders", "one beer").result()
 
-It runs in a thread of this process, or, where a test wants to kill it, in a process of its own.
+They run in a thread of this process, or, where a test wants it real, in processes of their own.
 """
 
 from __future__ import annotations
@@ -13,24 +13,27 @@ from __future__ import annotations
 import os
 import socket
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from weakref import WeakSet
 
 if TYPE_CHECKING:  # each is imported when it is used: a test pays for what it needs
+    from ottla.broker.broker import Broker
     from ottla.client import Admin, Consumer, Producer, ShareConsumer
     from ottla.clock import Clock
-    from ottla.testing.broker_process import BrokerProcess
+    from ottla.testing.broker_processes import BrokerProcesses
     from ottla.testing.broker_thread import BrokerThread
 
+    Host = BrokerThread | BrokerProcesses
     Client = Admin | Consumer[Any, Any] | Producer[Any, Any] | ShareConsumer[Any, Any]
+
+T = TypeVar("T")
 
 HOST: Final = "127.0.0.1"
 FLUSH_S_MAX: Final = 10.0
-CREATE_S_MAX: Final = 30.0
 MEMORY_DISK: Final = "/dev/shm"
 MEMORY_DISK_BYTES_MIN: Final = 1 << 30
 
@@ -47,6 +50,8 @@ DEFAULTS: Final[dict[str, str]] = {
     "share.coordinator.state.topic.num.partitions": "1",
 }
 OURS: Final = frozenset({"listeners", "log.dir", "log.dirs"})
+IDS: Final = frozenset({"node.id", "broker.id"})
+JOURNAL: Final = "ottla-metadata.journal"
 
 # A broker that is back is found at once. Left alone, librdkafka waits up to ten seconds for it, or
 # goes back to the bootstrap servers, which takes a second.
@@ -60,11 +65,12 @@ PRODUCER_SETTINGS: Final = {**CLIENT_SETTINGS, "linger.ms": 0, "enable.idempoten
 
 
 class LocalCluster:
-    """One broker. `config` are Kafka's broker properties; they win over DEFAULTS.
+    """One broker, or several: their ids count from 0. `config` are Kafka's broker properties, for
+    each of them; they win over DEFAULTS.
 
     With a `directory` the data stays there after `stop`; without one it is removed. Clients that
     were made here are closed by `stop`, if the test has not done so. A `clock` (ManualClock) is
-    what the broker takes its time from; only a thread can share it.
+    what brokers take their time from; only a thread can share it.
     """
 
     def __init__(
@@ -76,87 +82,132 @@ class LocalCluster:
         process: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        if brokers != 1:
-            raise NotImplementedError(
-                f"LocalCluster(brokers={brokers}): one broker is all there is,"
-                " replication is not built yet"
-            )
-        if refused := OURS.intersection(config or ()):
+        given = dict(config or {})
+        if brokers > 1 and process:
+            raise NotImplementedError("several brokers run in one process only, so far")
+        if refused := (OURS if brokers == 1 else OURS | IDS).intersection(given):
             raise ValueError(f"{', '.join(sorted(refused))}: LocalCluster sets this by itself")
         if process and clock is not None:
             raise ValueError(
                 "a process has a clock of its own: LocalCluster(clock=...) is a thread"
             )
-        self._config = {**DEFAULTS, **(config or {})}
+        first = given.get("node.id", given.get("broker.id", "0"))
+        self.broker_ids = range(brokers) if brokers > 1 else range(int(first), int(first) + 1)
+        self._config = {**DEFAULTS, **given}
         self._process = process
         self._clock = clock
         self._own_directory: tempfile.TemporaryDirectory[str] | None = None
         self._given_directory = directory
-        self._reserved: socket.socket | None = None
-        self._port: int | None = None
-        self._broker: BrokerThread | BrokerProcess | None = None
+        self._reserved: dict[int, socket.socket] = {}
+        self._host: Host | None = None
+        self._running: set[int] = set()
         self._clients: WeakSet[Client] = WeakSet()
 
     # Where it is
 
     @property
     def port(self) -> int:
-        if self._port is None:
+        """The first broker's."""
+        return self.port_of(self.broker_ids[0])
+
+    def port_of(self, broker_id: int) -> int:
+        if not self._reserved:
             raise RuntimeError("the cluster is not started")
-        return self._port
+        port: int = self._reserved[broker_id].getsockname()[1]
+        return port
 
     @property
     def bootstrap_servers(self) -> str:
-        return f"{HOST}:{self.port}"
+        return ",".join(f"{HOST}:{self.port_of(each)}" for each in self.broker_ids)
 
     @property
     def directory(self) -> Path:
-        """The broker's log.dirs: partition 0 of a topic lies in `directory / "topic-0"`."""
+        """A single broker's log.dirs: partition 0 of a topic lies in `directory / "topic-0"`.
+
+        Several have theirs below it: `directory_of`.
+        """
         if self._given_directory is not None:
             return self._given_directory
         if self._own_directory is None:
             raise RuntimeError("the cluster is not started")
         return Path(self._own_directory.name)
 
+    def directory_of(self, broker_id: int) -> Path:
+        return self.directory / f"broker-{broker_id}" if self._several else self.directory
+
+    @property
+    def _several(self) -> bool:
+        return len(self.broker_ids) > 1
+
     # Start and stop
 
     def start(self) -> Self:
-        """Serve when this returns. Whatever keeps the broker from starting is raised."""
-        if self._port is not None:
+        """Serve when this returns. Whatever keeps a broker from starting is raised."""
+        if self._host is not None:
             raise RuntimeError("the cluster is started already")
         if self._given_directory is None:
             self._own_directory = tempfile.TemporaryDirectory(prefix="ottla-", dir=memory_disk())
+        self.directory.mkdir(parents=True, exist_ok=True)
         try:
-            self._start_broker(0)
+            host = self._new_host()
+            host.start()
+            self._host = host
+            self._reserved = {each: reserve_port() for each in self.broker_ids}
+            for broker_id in self.broker_ids:
+                self.start_broker(broker_id)
         except BaseException:
+            self._stop_host()
             self._let_go()
             raise
         return self
 
     def stop(self) -> None:
-        """Close clients, broker, files. Stopping twice is stopping once."""
+        """Close clients, brokers, files. Stopping twice is stopping once."""
         with ExitStack() as stack:  # backwards, and each of them even if one before it failed
             stack.callback(self._let_go)
-            stack.callback(self._stop_broker)
+            stack.callback(self._stop_host)
             for client in list(self._clients):
                 stack.callback(self._close_client, client)
 
-    def restart(self) -> None:
-        """Stop, unless it was killed, and start again: with the same data, on the same port."""
-        port = self.port
-        self._stop_broker()
-        self._start_broker(port)
+    def start_broker(self, broker_id: int) -> None:
+        """One that was stopped or killed: with the same data, on the same port."""
+        host = self._started_host()
+        if broker_id in self._running:
+            raise RuntimeError(f"broker {broker_id} runs already")
+        host.start_broker(broker_id, self.port_of(broker_id), self._properties(broker_id))
+        self._running.add(broker_id)
 
-    def kill(self) -> None:
-        """kill -9. `restart` starts it again."""
-        from ottla.testing.broker_process import BrokerProcess
+    def stop_broker(self, broker_id: int) -> None:
+        """A clean end."""
+        host = self._started_host()
+        self._leave(broker_id)
+        host.stop_broker(broker_id)
 
-        if not self._process:
-            raise RuntimeError("a thread can't be killed: LocalCluster(process=True) can")
-        broker, self._broker = self._broker, None
-        if not isinstance(broker, BrokerProcess):
-            raise RuntimeError("there is no broker to kill: the cluster does not run")
-        broker.kill()
+    def kill(self, broker_id: int | None = None) -> None:
+        """kill -9, or for a thread as much of it as one process allows. `restart` brings it back.
+
+        A single broker need not be named.
+        """
+        host, broker_id = self._started_host(), self._named(broker_id)
+        self._leave(broker_id)
+        host.kill_broker(broker_id)
+
+    def restart(self, broker_id: int | None = None) -> None:
+        """Stop, unless it was killed, and start again; without an id all of them, in turn."""
+        host = self._started_host()
+        for each in self.broker_ids if broker_id is None else (broker_id,):
+            if each in self._running:
+                self._running.discard(each)
+                host.stop_broker(each)
+            self.start_broker(each)
+
+    def broker(self, broker_id: int | None = None) -> Broker:
+        """The broker itself, where it runs in a thread: look at it in `call`."""
+        return self._thread().broker(self._named(broker_id))
+
+    def call(self, function: Callable[[], T]) -> T:
+        """The function's result, from the thread that owns the brokers' state."""
+        return self._thread().call(function)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -172,26 +223,20 @@ class LocalCluster:
     # Its use
 
     def create_topic(
-        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, str] | None = None,
+        *,
+        replication_factor: int = 1,
     ) -> None:
-        """KafkaError says why it can't be."""
-        from ottla.client.lines import Line, check
-        from ottla.wire.apis import ApiKey
-        from ottla.wire.messages import create_topics as messages
+        """On return every broker that runs knows it. KafkaError says why it can't be."""
+        from ottla.testing.topics import create_topic, wait_for_topic
 
-        configured = [messages.CreatableTopicConfig(*each) for each in (configs or {}).items()]
-        topic = messages.CreatableTopic(name, partitions, 1, [], configured)
-        line = Line(HOST, self.port, settings={}, timeout_s=CREATE_S_MAX)
-        try:
-            answer = line.call(
-                messages.CreateTopicsRequest([topic], timeout=round(CREATE_S_MAX * 1000)),
-                ApiKey.CREATE_TOPICS,
-                messages.CreateTopicsResponse,
-            )
-        finally:
-            line.close()
-        result = answer.topics[0]
-        check(result.error_code, result.error_message)
+        ports = [self.port_of(each) for each in sorted(self._running)]
+        create_topic(ports, name, partitions, replication_factor, configs or {})
+        if self._several:
+            wait_for_topic(ports, name)
 
     def producer(self, **options: Any) -> Producer[Any, Any]:
         """An ottla.client.Producer, with its own `options`.
@@ -252,35 +297,54 @@ class LocalCluster:
 
     # What start and stop are made of
 
-    def _start_broker(self, port: int) -> None:
+    def _new_host(self) -> Host:
         if self._process:
-            self._port = self._start_process()
-        else:
-            from ottla.testing.broker_thread import BrokerThread
+            from ottla.testing.broker_processes import BrokerProcesses
 
-            thread = BrokerThread(self._properties(port), self._clock)
-            self._port = thread.start()
-            self._broker = thread
+            return BrokerProcesses()
+        from ottla.testing.broker_thread import BrokerThread
 
-    def _start_process(self) -> int:
-        from ottla.testing.broker_process import BrokerProcess
+        return BrokerThread(
+            self._clock, journal=self.directory / JOURNAL if self._several else None
+        )
 
-        if self._reserved is None:
-            self._reserved = reserve_port()
-        port: int = self._reserved.getsockname()[1]
-        process = BrokerProcess(self._properties(port), port)
-        process.start()
-        self._broker = process
-        return port
+    def _started_host(self) -> Host:
+        if self._host is None:
+            raise RuntimeError("the cluster is not started")
+        return self._host
 
-    def _properties(self, port: int) -> dict[str, str]:
-        where = {"listeners": f"PLAINTEXT://{HOST}:{port}", "log.dirs": str(self.directory)}
-        return {**self._config, **where}
+    def _thread(self) -> BrokerThread:
+        from ottla.testing.broker_thread import BrokerThread
 
-    def _stop_broker(self) -> None:
-        broker, self._broker = self._broker, None
-        if broker is not None:
-            broker.stop()
+        host = self._started_host()
+        if not isinstance(host, BrokerThread):
+            raise RuntimeError("a broker in another process can't be looked into")
+        return host
+
+    def _named(self, broker_id: int | None) -> int:
+        if broker_id is None and self._several:
+            raise ValueError(f"which of the brokers {list(self.broker_ids)}?")
+        return self.broker_ids[0] if broker_id is None else broker_id
+
+    def _leave(self, broker_id: int) -> None:
+        if broker_id not in self._running:
+            raise RuntimeError(f"broker {broker_id} does not run")
+        self._running.discard(broker_id)
+
+    def _properties(self, broker_id: int) -> dict[str, str]:
+        ours = {
+            "listeners": f"PLAINTEXT://{HOST}:{self.port_of(broker_id)}",
+            "log.dirs": str(self.directory_of(broker_id)),
+        }
+        if self._several:
+            ours["node.id"] = str(broker_id)
+        return {**self._config, **ours}
+
+    def _stop_host(self) -> None:
+        host, self._host = self._host, None
+        self._running.clear()
+        if host is not None:
+            host.stop()
 
     def _close_client(self, client: Client) -> None:
         from ottla.client import Producer
@@ -288,15 +352,14 @@ class LocalCluster:
         if not isinstance(client, Producer):
             client.close()
             return
-        if self._broker is None:
+        if not self._running:
             client.raw.purge()  # records for a broker that was killed reach nobody
         client.close(FLUSH_S_MAX)
 
     def _let_go(self) -> None:
-        self._port = None
-        if self._reserved is not None:
-            self._reserved.close()
-            self._reserved = None
+        for reserved in self._reserved.values():
+            reserved.close()
+        self._reserved.clear()
         if self._own_directory is not None:
             self._own_directory.cleanup()
             self._own_directory = None

@@ -1,0 +1,63 @@
+"""Topics over plain lines: a test that only wants one does not pay for an admin client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ottla.client.lines import Line, check
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import create_topics as creation
+from ottla.wire.messages import metadata
+
+HOST: Final = "127.0.0.1"
+TOPIC_S_MAX: Final = 30.0
+LOOK_EVERY_S: Final = 0.01
+
+
+def create_topic(
+    ports: Sequence[int],
+    name: str,
+    partitions: int,
+    replication_factor: int,
+    configs: Mapping[str, str],
+) -> None:
+    """At whichever broker decides."""
+    configured = [creation.CreatableTopicConfig(*each) for each in configs.items()]
+    topic = creation.CreatableTopic(name, partitions, replication_factor, [], configured)
+    request = creation.CreateTopicsRequest([topic], timeout=round(TOPIC_S_MAX * 1000))
+    for port in ports:
+        line = Line(HOST, port, settings={}, timeout_s=TOPIC_S_MAX)
+        try:
+            answer = line.call(request, ApiKey.CREATE_TOPICS, creation.CreateTopicsResponse)
+        finally:
+            line.close()
+        result = answer.topics[0]
+        if result.error_code != ErrorCode.NOT_CONTROLLER:
+            break
+    check(result.error_code, result.error_message)
+
+
+def wait_for_topic(ports: Sequence[int], name: str) -> None:
+    """Until each of these brokers knows it, and who leads its partitions."""
+    deadline = time.monotonic() + TOPIC_S_MAX
+    for port in ports:
+        line = Line(HOST, port, settings={}, timeout_s=TOPIC_S_MAX)
+        try:
+            while not _is_known(line, name):
+                if time.monotonic() > deadline:
+                    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{name} is not known everywhere")
+                time.sleep(LOOK_EVERY_S)
+        finally:
+            line.close()
+
+
+def _is_known(line: Line, name: str) -> bool:
+    request = metadata.MetadataRequest(
+        [metadata.MetadataRequestTopic(name=name)], allow_auto_topic_creation=False
+    )
+    answer = line.call(request, ApiKey.METADATA, metadata.MetadataResponse)
+    (topic,) = answer.topics
+    return topic.error_code == 0 and all(each.error_code == 0 for each in topic.partitions)
