@@ -142,7 +142,12 @@ class Broker:
         self._take_broker_configs()
         self.store = self._open_logs(cluster, now_ms)
         undo.callback(self.store.close, now_ms, sync=sync)
-        self.partitions = Partitions(self.node_id, self.store, self._log_settings)
+        self.partitions = Partitions(
+            self.node_id,
+            self.store,
+            self._log_settings,
+            lag_max_ms=lambda: self.config.replica_lag_time_max_ms,
+        )
         for directory in self.store.dirs:
             directory.on_offline = self._on_offline
         self.controller = Controller(

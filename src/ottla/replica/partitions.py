@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 from ottla.cluster.image import Image, Topic
+from ottla.cluster.image import Partition as State
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replica.partition import Partition
 from ottla.storage.directory import LogDir
@@ -13,6 +15,8 @@ from ottla.storage.log import Log, LogConfig
 from ottla.storage.store import LogStore
 
 log = logging.getLogger("ottla.replica")
+
+LAG_MAX_MS: Final = 30_000
 
 NOTHING: Mapping[int, Partition] = {}
 
@@ -23,8 +27,19 @@ LogSettings = Callable[[Mapping[str, str]], LogConfig]
 class Partitions:
     """Name and index to Partition. A partition whose directory failed stays here as offline."""
 
-    def __init__(self, node_id: int, store: LogStore, settings: LogSettings) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        store: LogStore,
+        settings: LogSettings,
+        *,
+        lag_max_ms: Callable[[], int] = lambda: LAG_MAX_MS,
+    ) -> None:
+        """`lag_max_ms` gives replica.lag.time.max.ms."""
         self._node_id = node_id
+        self._lag_max_ms = lag_max_ms
+        self._live: dict[int, int] = {}  # the cluster's brokers, and the epoch of each
+        self._fenced = False
         self._store = store
         self._settings = settings
         self._topics: dict[str, dict[int, Partition]] = {}
@@ -49,11 +64,23 @@ class Partitions:
             raise partition.log.dir.refusal()
         return partition
 
+    def leading(self, topic: str, index: int) -> Partition:
+        """The same, if this broker leads it; NOT_LEADER_OR_FOLLOWER if it does not."""
+        partition = self.find(topic, index)
+        if not partition.leads:
+            raise partition.not_leader()
+        return partition
+
     def missing(self, topic: str, index: int) -> KafkaError:
         """Why there is no such partition here; a new error each time, as raising marks it."""
         why = self._offline.get((topic, index))
         if why is not None:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why)
+        applied = self._applied.get(topic)
+        if applied is not None and index in range(len(applied.partitions)):
+            return KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self._node_id} has no {topic}-{index}"
+            )
         return KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {topic}-{index} here"
         )
@@ -78,6 +105,13 @@ class Partitions:
 
     def apply(self, image: Image, now_ms: int) -> None:
         """Create, delete and change what this image says differently from the last one."""
+        live = {broker.id: broker.epoch for broker in image.brokers.values()}
+        if live != self._live:
+            self._live.clear()
+            self._live.update(live)
+            for partition in self:
+                if partition.followers is not None:  # it may have waited for one that is gone
+                    partition.advance(now_ms)
         for name in [name for name in self._applied if name not in image.topics]:
             self._delete(name, now_ms)
         for name, topic in image.topics.items():
@@ -93,6 +127,23 @@ class Partitions:
         for partition in self:
             if partition.log.dir is directory:
                 partition.waiting.wake_all()
+
+    def fence(self, now_ms: int) -> None:
+        """Our session is lost: we lead nothing until `unfence`."""
+        self._fenced = True
+        self._tell_all(now_ms)
+
+    def unfence(self, now_ms: int) -> None:
+        """We are registered again, and lead what the cluster says that we lead."""
+        self._fenced = False
+        self._tell_all(now_ms)
+
+    def _tell_all(self, now_ms: int) -> None:
+        for topic in self._applied.values():
+            held = self._topics[topic.name]
+            for state in topic.partitions:
+                if state.index in held:
+                    self._tell(held[state.index], state, now_ms)
 
     def reconfigure(self) -> None:
         """The broker's defaults changed: every log gets its settings anew."""
@@ -111,9 +162,7 @@ class Partitions:
             partition = held.get(state.index)
             if partition is not None:
                 partition.log.config = settings
-                if partition.leader_epoch != state.leader_epoch:
-                    partition.leader_epoch = state.leader_epoch
-                    partition.waiting.wake_all()
+                self._tell(partition, state, now_ms)
                 continue
             try:
                 found = self._log(topic, state.index, settings, now_ms)
@@ -122,13 +171,31 @@ class Partitions:
                 self._offline[topic.name, state.index] = error.message
                 continue
             self._offline.pop((topic.name, state.index), None)
-            held[state.index] = Partition(
-                topic.name,
-                state.index,
-                topic_id=topic.id,
-                leader_epoch=state.leader_epoch,
-                log=found,
-            )
+            partition = self._take(topic, state, found)
+            held[state.index] = partition
+            self._tell(partition, state, now_ms)
+
+    def _take(self, topic: Topic, state: State, found: Log) -> Partition:
+        """A log that is held from now on. What other replicas have is known by the checkpoint."""
+        known = self._store.high_watermark(topic.name, state.index)
+        return Partition(
+            topic.name,
+            state.index,
+            topic_id=topic.id,
+            leader_epoch=state.leader_epoch,
+            log=found,
+            node_id=self._node_id,
+            high_watermark=known,
+        )
+
+    def _tell(self, partition: Partition, state: State, now_ms: int) -> None:
+        partition.apply(
+            state,
+            now_ms,
+            live=self._live,
+            lag_max_ms=self._lag_max_ms(),
+            may_lead=not self._fenced,
+        )
 
     def _log(self, topic: Topic, index: int, settings: LogConfig, now_ms: int) -> Log:
         found = self._store.get(topic.name, index)
@@ -151,4 +218,4 @@ class Partitions:
                 self._store.delete(name, partition.index, now_ms=now_ms)
             except KafkaError as error:
                 log.error("%s-%d: not deleted: %s", name, partition.index, error)
-            partition.waiting.wake_all()
+            partition.end()
