@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from benchmarks.group_load import ClassicMember, ConsumerMember, Group, Member
 
-from benchmarks import group_load, transaction_load
+from benchmarks import group_load, librdkafka_load, transaction_load
 from ottla.testing import LocalCluster
 
 MEMBERS = 6
@@ -44,3 +44,11 @@ def test_transactions_are_counted(kafka: LocalCluster) -> None:
     )
     assert result["transactions"] > 0
     assert 0 < result["commit_p50_ms"] <= result["commit_p99_ms"]
+
+
+def test_a_record_that_comes_before_the_reader_is_ready_counts(kafka: LocalCluster) -> None:
+    """The Spark rows start both at once: the first record was lost to them now and then."""
+    kafka.create_topic("early")
+    librdkafka_load.run_produce_rate(kafka.port, "early", count=12, rate=1000, size=20)
+    read = librdkafka_load.run_consume_latency(kafka.port, "early", count=12, skip=2)
+    assert read["count"] == 10

@@ -10,6 +10,7 @@ import pytest
 
 from ottla.client.lines import Line
 from ottla.errors import ErrorCode, KafkaError
+from ottla.records.batch import Origin, check_batches
 from ottla.spark import fetching
 from ottla.spark.brokers import Brokers
 from ottla.spark.fetching import DataLost
@@ -170,6 +171,54 @@ def test_a_moved_leader_is_looked_for(
 
     monkeypatch.setattr(Line, "receive", once_wrong)
     assert values(cluster, Range("moved", 0, 0, 10)) == numbers(10)
+    assert told == [1]
+
+
+def test_a_gap_at_the_end_of_a_partition_is_no_loss(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compaction may take a partition's last records: the broker then has nothing to send."""
+    cluster.create_topic("gap")
+    fill(cluster, "gap", numbers(10), **{"batch.num.messages": 5, "linger.ms": 200})
+    receive = Line.receive
+
+    def without_the_end(line: Line, api_key: int, response: Any) -> Any:
+        answer = receive(line, api_key, response)
+        if api_key == 1:
+            part = answer.responses[0].partitions[0]
+            headers = check_batches(
+                bytes(part.records), batch_size_max=1 << 30, origin=Origin.LEADER
+            )
+            part.records = (
+                bytes(part.records)[: headers[0].size] if headers[0].base_offset == 0 else b""
+            )
+        return answer
+
+    monkeypatch.setattr(Line, "receive", without_the_end)
+    for committed in (False, True):
+        found = values(cluster, Range("gap", 0, 0, 10), read_committed=committed)
+        assert found == numbers(10)[: len(found)]
+        assert len(found) == 5
+    with pytest.raises(DataLost, match="up to offset 9 only"):
+        values(cluster, Range("gap", 0, 0, 12))
+
+
+def test_an_answer_that_a_quota_has_emptied_is_asked_for_again(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create_topic("quota")
+    fill(cluster, "quota", numbers(3))
+    receive, told = Line.receive, []
+
+    def once_nothing(line: Line, api_key: int, response: Any) -> Any:
+        answer = receive(line, api_key, response)
+        if api_key == 1 and not told:
+            told.append(api_key)
+            answer.responses = []
+        return answer
+
+    monkeypatch.setattr(Line, "receive", once_nothing)
+    assert values(cluster, Range("quota", 0, 0, 3)) == numbers(3)
     assert told == [1]
 
 

@@ -38,6 +38,8 @@ def brokers(cluster: LocalCluster) -> Iterator[Brokers]:
 @pytest.fixture(autouse=True)
 def _see_everything_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "METADATA_S_MAX", 0.0)
+    monkeypatch.setattr(following, "GONE_LOOKS", 1)
+    monkeypatch.setattr(following, "GONE_LOOK_S", 0.01)
 
 
 class Clock:
@@ -201,6 +203,66 @@ def test_a_deleted_topic_fails_the_query_or_is_left_out(
     with caplog.at_level(logging.WARNING):
         assert lax.latest(start) == places("goes-b", 0)
     assert "goes-a-0 are gone" in caplog.text
+
+
+def test_what_happens_between_two_looks_is_told_as_well(
+    cluster: LocalCluster, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Topics are looked at once a second: most are deleted in between."""
+    monkeypatch.setattr(following, "METADATA_S_MAX", 1e6)
+    monkeypatch.setattr("ottla.spark.cluster.GONE_S", 0.2)
+    for name in ("between-a", "between-b", "between-c"):
+        cluster.create_topic(name)
+        fill(cluster, name, 3)
+    names = {"subscribe": "between-a,between-b", "startingOffsets": "earliest"}
+    strict = follow(cluster, brokers, **names)
+    lax = follow(cluster, brokers, **names, failOnDataLoss="false")
+    anew = follow(cluster, brokers, subscribe="between-c", failOnDataLoss="false")
+    start = strict.begin()
+    assert lax.begin() == start
+    assert anew.begin() == places("between-c", 3)
+    delete(cluster, "between-a")
+    with pytest.raises(DataLost, match="between-a-0 are gone"):
+        strict.latest(start)
+    assert lax.latest(start) == places("between-b", 3)
+    delete(cluster, "between-c")
+    cluster.create_topic("between-c")
+    fill(cluster, "between-c", 2)
+    assert anew.latest(places("between-c", 3)) == places("between-c", 0)
+    assert anew.latest(places("between-c", 0)) == places("between-c", 2)
+
+
+def test_a_topic_that_a_broker_does_not_know_for_a_moment_is_not_gone(
+    cluster: LocalCluster, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create_topic("for-a-moment")
+    query = follow(cluster, brokers, subscribe="for-a-moment")
+    start = query.begin()
+    topics, asked = brokers.topics, []
+
+    def first_nothing(names: Any) -> Any:
+        asked.append(names)
+        return topics(names) if len(asked) > 1 else {}
+
+    monkeypatch.setattr(brokers, "topics", first_nothing)
+    assert query.latest(start) == start
+    assert len(asked) == 2
+
+
+def test_available_now_from_latest_has_nothing_to_read(
+    cluster: LocalCluster, brokers: Brokers
+) -> None:
+    """Spark asks for the end first, and then where to begin: records may come in between."""
+    cluster.create_topic("now-latest")
+    query = follow(cluster, brokers, subscribe="now-latest")
+    query.stop_at_present_end()
+    fill(cluster, "now-latest", 3)
+    with cluster.admin() as admin:
+        admin.topics.grow("now-latest", 2)
+    start = query.begin()
+    assert start == places("now-latest", 3, 0)
+    fill(cluster, "now-latest", 1)
+    assert query.latest(start) == start
 
 
 def test_a_topic_made_anew_is_read_from_its_beginning(

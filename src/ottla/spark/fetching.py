@@ -17,7 +17,8 @@ from ottla.client.lines import Line
 from ottla.client.record import TopicPartition
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import BatchHeader, Origin, check_batches
-from ottla.spark.brokers import GONE, GONE_S, PASSING, PAUSE_S, PAUSE_S_MAX, Brokers
+from ottla.spark.brokers import Brokers
+from ottla.spark.cluster import GONE, GONE_S, PASSING, PAUSE_S, PAUSE_S_MAX, check
 from ottla.spark.limits import EARLIEST, LATEST
 from ottla.spark.offsets import Range
 from ottla.wire.apis import ApiKey
@@ -35,6 +36,7 @@ FETCH_BYTES_MIN: Final = 64 * 1024
 RECORD_BYTES_GUESS: Final = 1024  # before a record of the range was seen
 RECORD_BYTES_MARGIN: Final = 1.25  # rather a little too much than one more round trip
 FETCH_WAIT_MS: Final = 500
+EMPTY_MAX: Final = 2  # answers without records, from a partition that goes on: there are none
 BATCH_BYTES_ANY: Final = 0x7FFFFFFF  # what a broker has taken is not too large for us
 
 
@@ -106,6 +108,7 @@ class Fetching:
         begin = time.monotonic()
         deadline = begin + self._poll_timeout_s
         pause_s = PAUSE_S
+        empty = 0
         while True:
             try:
                 part = self._take(range_, position)
@@ -113,10 +116,14 @@ class Fetching:
                     fetched = self._fetched(range_, position, part)
                     if fetched.headers:
                         return fetched, max(position, fetched.headers[-1].next_offset)
+                    # Compaction may take the last records of a partition, and leave a gap.
+                    empty = empty + 1 if self._end(part) >= range_.end else 0
+                    if empty >= EMPTY_MAX:
+                        return fetched, range_.end
                     if time.monotonic() > deadline:
                         return fetched, self._lose(range_, position, range_.end, _behind(part))
                     continue
-                raise KafkaError(ErrorCode(part.error_code), _fetch_failed(range_, position, part))
+                check(part.error_code, f"fetch of {_place(range_, position)}")
             except KafkaError as error:
                 nothing = Fetched(range_, position, b"", (), ())
                 if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and not isinstance(error, DataLost):
@@ -138,8 +145,12 @@ class Fetching:
             asked = self._ask(range_, position)
         assert (asked.range, asked.position) == (range_, position)
         answer = asked.line.receive(ApiKey.FETCH, FetchResponse)
-        if answer.error_code:
-            raise KafkaError(ErrorCode(answer.error_code), f"{range_.topic}: fetch")
+        check(answer.error_code, f"fetch of {_place(range_, position)}")
+        if not answer.responses:  # KIP-219: an answer without records, and the broker makes us wait
+            raise KafkaError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                f"fetch of {_place(range_, position)}: the broker's quota lets nothing through",
+            )
         return answer.responses[0].partitions[0]
 
     def _ask_ahead(self, range_: Range, position: int) -> None:
@@ -177,8 +188,7 @@ class Fetching:
         try:
             headers = check_batches(data, batch_size_max=BATCH_BYTES_ANY, origin=Origin.LEADER)
         except KafkaError as error:
-            where = f"{range_.topic}-{range_.partition} at offset {position}"
-            raise KafkaError(error.code, f"{where}: {error}") from error
+            raise KafkaError(error.code, f"{_place(range_, position)}: {error}") from error
         if headers:
             count = headers[-1].next_offset - headers[0].base_offset
             self._record_bytes = len(data) / count
@@ -186,6 +196,10 @@ class Fetching:
             (each.producer_id, each.first_offset) for each in part.aborted_transactions or ()
         ]
         return Fetched(range_, position, data, headers, aborted)
+
+    def _end(self, part: PartitionData) -> int:
+        """How far the partition goes for a reader like us."""
+        return part.last_stable_offset if self._read_committed else part.high_watermark
 
     def _out_of_range(self, range_: Range, position: int) -> int:
         """Where to go on after the broker said that it does not have this offset."""
@@ -227,6 +241,5 @@ def _behind(part: PartitionData) -> str:
     return f"the partition has records up to offset {part.high_watermark - 1} only"
 
 
-def _fetch_failed(range_: Range, position: int, part: PartitionData) -> str:
-    name = ErrorCode(part.error_code).name
-    return f"fetch of {range_.topic}-{range_.partition} at offset {position}: {name}"
+def _place(range_: Range, position: int) -> str:
+    return f"{range_.topic}-{range_.partition} at offset {position}"

@@ -10,7 +10,8 @@ from typing import Final
 
 from ottla.client.record import TopicPartition
 from ottla.errors import ErrorCode, KafkaError
-from ottla.spark.brokers import Brokers, Topic
+from ottla.spark.brokers import Brokers
+from ottla.spark.cluster import GONE, Topic
 from ottla.spark.fetching import DataLost
 from ottla.spark.limits import EARLIEST, LATEST, listed
 from ottla.spark.offsets import Offsets, Range, limited
@@ -20,6 +21,8 @@ log = logging.getLogger("ottla.spark")
 
 METADATA_S_MAX: Final = 1.0  # new partitions and topics are seen after so long
 IDLE_WAIT_MS: Final = 50
+GONE_LOOKS: Final = 5  # a broker that has just started may not know all topics yet
+GONE_LOOK_S: Final = 0.5
 
 
 class Following:
@@ -75,13 +78,7 @@ class Following:
         self._idle = False
 
     def _latest(self, start: Offsets, limit: bool) -> Offsets:
-        partitions = existing(self._options, self._look())
-        if self._target is not None:
-            partitions = [each for each in partitions if each in self._target]
-        gone = start.keys() - set(partitions)
-        if gone:
-            lose(self._options, f"{listed(gone)} are gone: the topic was deleted")
-        self.ends = ends = self._ends(partitions)
+        self.ends = ends = self._present_ends(start)
         begins = self._begins(start, ends)
         if limit and self._too_few(start, ends, begins):
             return start
@@ -91,11 +88,48 @@ class Following:
         self._remember()
         return reached
 
-    def _ends(self, partitions: Collection[TopicPartition]) -> Offsets:
-        ends = self._find_all(partitions, LATEST)
-        if self._target is not None:
-            return {each: min(end, self._target[each]) for each, end in ends.items()}
+    def _present_ends(self, start: Offsets) -> Offsets:
+        """Of all partitions there are. Topics are looked at now and then only: what contradicts
+        `start` is looked at again, as one may have gone, or been made anew, since then."""
+        for last_try in (False, True):
+            try:
+                partitions = self._partitions(start)
+                ends = self._ends(start, partitions)
+            except KafkaError as error:
+                if last_try or error.code not in GONE:
+                    raise
+            else:
+                if last_try or not any(start.get(each, 0) > ends[each] for each in ends):
+                    break
+            self._looked_at = None
+        gone = start.keys() - set(partitions)
+        if gone:
+            lose(self._options, f"{listed(gone)} are gone: the topic was deleted")
         return ends
+
+    def _partitions(self, start: Offsets) -> list[TopicPartition]:
+        """Those there are; for one that was there and is not, we look more than once."""
+        found = existing(self._options, self._look())
+        for _ in range(GONE_LOOKS):
+            if start.keys() <= set(found):
+                break
+            self._brokers.sleep(GONE_LOOK_S)
+            self._looked_at = None
+            found = existing(self._options, self._look())
+        return found
+
+    def _ends(self, start: Offsets, partitions: Collection[TopicPartition]) -> Offsets:
+        ends = self._find_all(partitions, LATEST)
+        if self._target is None:
+            return ends
+        # A query that began at `latest` a moment after the target was set is beyond it already;
+        # and what is new since then is for the next run.
+        targets = {**start, **self._target}
+        return {
+            each: min(end, max(targets[each], start.get(each, 0)))
+            for each, end in ends.items()
+            if each in targets
+        }
 
     def _begins(self, start: Offsets, ends: Offsets) -> Offsets:
         """Where partitions begin that the query has not met before: new ones, or made anew."""

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 NAME: Final = "ottla"
+FIRST_CONTACT_S: Final = 10.0
 SCHEMA: Final = (
     "key binary, value binary, topic string, partition int, offset bigint,"
     " timestamp timestamp, timestampType int"
@@ -93,7 +94,7 @@ class BatchReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        brokers = Brokers(self._options.servers, self._options.settings)
+        brokers = driver_brokers(self._options)
         try:
             return parts(self._options, batch_ranges(self._options, brokers))
         finally:
@@ -155,9 +156,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _follow(self) -> Following:
         """Made when it is needed: a reader also travels to the workers, which need none."""
         if self._following is None:
-            self._brokers = Brokers(self._options.servers, self._options.settings)
+            self._brokers = driver_brokers(self._options)
             self._following = Following(self._options, self._brokers)
         return self._following
+
+
+def driver_brokers(options: ReadOptions) -> Brokers:
+    """For whoever starts a query: a wrong address is told soon."""
+    return Brokers(options.servers, options.settings, first_contact_s=FIRST_CONTACT_S)
 
 
 def schema_of(options: ReadOptions) -> str:

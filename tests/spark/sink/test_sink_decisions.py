@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -11,9 +12,16 @@ import pyarrow as pa
 import pytest
 from sink_rows import options, rows, topic, turn, values
 
-from ottla.spark.sink.decisions import DeliveryError, Identity, State, Written
+from ottla.spark.cluster import Cluster
+from ottla.spark.sink.decisions import (
+    DECIDER_TIMEOUT_MS,
+    DeliveryError,
+    Identity,
+    State,
+    Written,
+)
 from ottla.spark.sink.options import WriteOptions
-from ottla.spark.sink.transactions import describe, end, initialize
+from ottla.spark.sink.transactions import Producer, describe, end, initialize
 from ottla.spark.sink.writing import Told, Turn, cluster_of, decisions_of, mark
 from ottla.spark.sink.writing import write_once as write_and_tell
 from ottla.spark.sql.schema import Column, Format, Layout, Schema
@@ -50,7 +58,7 @@ def test_nothing_is_visible_before_the_decision_and_all_after_it(broker: LocalCl
     assert values(broker, name) == []
     decide(given, first, *written)
     assert sorted(values(broker, name)) == ["a", "b", "c"]
-    assert state(given, first) == State(0, "run", "run", 2, ((0, 0), (1, 0)))
+    assert state(given, first) == State(0, "run", "run", 2, ((0, 0), (1, 0)), slot=0)
 
 
 def test_batches_follow_each_other(broker: LocalCluster) -> None:
@@ -120,6 +128,68 @@ def test_the_driver_dies_before_spark_knows(broker: LocalCluster) -> None:
     again = turn("q7", run="run 2")
     decide(given, again, write_once(given, again, rows("a")))
     assert values(broker, name) == ["a"]
+
+
+def test_a_batch_without_rows_between_two_others_confuses_nobody(broker: LocalCluster) -> None:
+    """It is not decided. What the next one left open must not be taken for the last decided one."""
+    name = topic(broker)
+    given = options(broker, topic=name)
+    decide(given, turn("q21"), write_once(given, turn("q21"), rows("a")))
+    decide(given, turn("q21", batch=1), write_once(given, turn("q21", batch=1), rows()))
+    write_once(given, turn("q21", batch=2), rows("lost"))  # and the driver dies
+    again = turn("q21", batch=2, run="run 2")
+    decide(given, again, write_once(given, again, rows("b")))
+    assert values(broker, name) == ["a", "b"]
+
+
+def test_a_task_that_slept_through_a_decision_writes_nothing(
+    broker: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has seen that its run may write, and gets its producer when another one has decided."""
+    name = topic(broker)
+    given, new = options(broker, topic=name), turn("q22", run="run 2")
+
+    def awake_too_late(cluster: Cluster, transactional_id: str, timeout_ms: int) -> Producer:
+        if transactional_id.endswith("-0-0"):
+            monkeypatch.undo()
+            decide(given, new, write_once(given, new, rows("a")))
+        return initialize(cluster, transactional_id, timeout_ms)
+
+    monkeypatch.setattr("ottla.spark.sink.decisions.initialize", awake_too_late)
+    with pytest.raises(DeliveryError, match="another run of query q22 has taken over"):
+        write_once(given, turn("q22"), rows("zombie"))
+    third = turn("q22", run="run 3")  # nobody has decided anything since
+    decide(given, third, write_once(given, third, rows("a")))
+    assert values(broker, name) == ["a"]
+
+
+def test_a_decision_that_is_never_ended_is_taken_over_soon(
+    broker: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver died between TxnOffsetCommit and EndTxn: nobody waits for its timeout."""
+    name = topic(broker)
+    given, at = options(broker, topic=name), turn("q23")
+    written = write_once(given, at, rows("lost"))
+    monkeypatch.setattr("ottla.spark.sink.decisions.SETTLE_S", 0.2)
+    with monkeypatch.context() as patch:
+        patch.setattr("ottla.spark.sink.decisions.end", _dies)
+        with pytest.raises(KeyboardInterrupt):
+            decide(given, at, written)
+    again = turn("q23", run="run 2")
+    begin = time.monotonic()
+    decide(given, again, write_once(given, again, rows("a")))
+    assert time.monotonic() - begin < DECIDER_TIMEOUT_MS / 1000 / 2
+    assert values(broker, name) == ["a"]
+
+
+def _dies(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_entries_of_the_first_release_are_understood() -> None:
+    """Ids alternated with the number of the batch then."""
+    old = '{"run":"r","by":"r","n":3,"tasks":"3"}'
+    assert [State.from_json(old, batch=each).slot for each in (6, 7)] == [0, 1]
 
 
 def test_a_driver_that_was_replaced_decides_nothing(broker: LocalCluster) -> None:

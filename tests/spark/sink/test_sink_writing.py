@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from sink_rows import committed, options, rows, topic, values
+from sink_rows import committed, options, rows, topic, turn, values
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.sink.options import SinkError
-from ottla.spark.sink.writing import cluster_of, write_plainly
+from ottla.spark.sink.writing import cluster_of, decisions_of, write_once, write_plainly
 from ottla.testing import LocalCluster
 
 
@@ -124,3 +124,26 @@ def test_a_topic_that_grows_is_seen_by_the_next_task(broker: LocalCluster) -> No
 
 def test_no_rows_are_no_work(broker: LocalCluster) -> None:
     assert write_plainly(options(broker, topic="nowhere"), rows()) == 0
+
+
+def test_a_topic_that_is_not_there_is_made_where_the_broker_does_so() -> None:
+    with LocalCluster() as own:
+        write_plainly(options(own, topic="plain"), rows("a"))
+        assert values(own, "plain") == ["a"]
+        given, at = options(own, topic="once"), turn()
+        written = write_once(given, at, rows("b")).written
+        decisions_of(given, at.identity).decide(batch=0, run=at.run, written=[written])
+        assert values(own, "once") == ["b"]
+
+
+def test_a_topic_that_nobody_makes_is_named_with_a_remedy(
+    broker: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.spark.cluster.GONE_S", 0.2)
+    given = options(broker, topic="nowhere")
+    for write in (
+        lambda: write_plainly(given, rows("a")),
+        lambda: write_once(given, turn(), rows("a")),
+    ):
+        with pytest.raises(KafkaError, match=r"no topic nowhere.*auto\.create\.topics\.enable"):
+            write()

@@ -2,7 +2,7 @@
 
 options.py rows.py      what is asked for, and which columns rows have
 partitioner.py encode.py   records of a partition, as record batches
-cluster.py sending.py   to the leaders of the partitions
+sending.py              to the leaders of the partitions
 transactions.py decisions.py   exactly once: transactions of tasks, committed by a decision
 writing.py writers.py   what a task does, and what Spark sees
 """

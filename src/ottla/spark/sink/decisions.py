@@ -16,8 +16,9 @@ finds a decision whose transactions are still open commits them. Without a decis
 
 A new run of a query takes over before it writes: the first of its tasks becomes the decider, so
 that no driver of an earlier run can decide any more, commits what is decided and open, aborts all
-else, and writes the run's name beside the last decision. Transactional ids alternate between
-batches: an open transaction under the ids of the last decided batch can't belong to the next one.
+else, and writes the run's name beside the last decision. Each decided batch has the other one of
+two sets of transactional ids: an open transaction under the ids of the last decided batch can't
+belong to the next one. A batch without rows is not decided, and changes no sets.
 
 So a batch that runs again may have other tasks, or other rows: nothing of its first run is visible.
 """
@@ -31,9 +32,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ottla.client.lines import check
-from ottla.errors import KafkaError
-from ottla.spark.sink.cluster import GROUP, Cluster
+from ottla.errors import ErrorCode, KafkaError
+from ottla.spark.cluster import GROUP, Cluster, check
 from ottla.spark.sink.transactions import (
     FENCED,
     ONGOING,
@@ -59,6 +59,7 @@ NAMES_UNTIL: Final = 9  # after it, OffsetFetch has topic ids
 DECIDER_TIMEOUT_MS: Final = 60_000
 PROBED_AT_ONCE: Final = 32
 TASKS_MAX: Final = 100_000
+SETTLE_S: Final = 2.0  # a decision takes milliseconds
 TURN_S: Final = 0.05  # a run's first tasks take over one after the other
 TURNS_MAX: Final = 10
 TRIES_MAX: Final = 20
@@ -85,8 +86,8 @@ class Identity:
     def decider(self) -> str:
         return f"{self.group}-decider"
 
-    def task(self, batch: int, task: int, attempt: int = 0) -> str:
-        return f"{self.group}-{batch % 2}-{task}" + (f"-{attempt}" if attempt else "")
+    def task(self, slot: int, task: int, attempt: int = 0) -> str:
+        return f"{self.group}-{slot}-{task}" + (f"-{attempt}" if attempt else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +107,17 @@ class State:
     """Of the entry: the highest one counts, should there be several."""
     writers: tuple[tuple[int, int], ...] = ()
     outputs: frozenset[str] = frozenset()
+    slot: int = 1
+    """Which of the two sets of transactional ids the last decided batch had."""
+
+    @property
+    def free_slot(self) -> int:
+        """The ids of the next batch that has rows, however many before it had none."""
+        return 1 - self.slot
 
     def to_json(self) -> str:
-        data = {"run": self.run, "by": self.by, "n": self.number, "tasks": _packed(self.writers)}
+        data: dict[str, str | int] = {"run": self.run, "by": self.by, "n": self.number}
+        data |= {"tasks": _packed(self.writers), "slot": self.slot}
         if self.outputs:
             data["outputs"] = " ".join(sorted(self.outputs))
         return json.dumps(data, separators=(",", ":"))
@@ -117,7 +126,8 @@ class State:
     def from_json(text: str, *, batch: int) -> State:
         data = json.loads(text)
         outputs = frozenset(data.get("outputs", "").split())
-        return State(batch, data["by"], data["run"], data["n"], _unpacked(data["tasks"]), outputs)
+        writers, slot = _unpacked(data["tasks"]), data.get("slot", batch % 2)
+        return State(batch, data["by"], data["run"], data["n"], writers, outputs, slot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +165,18 @@ class Decisions:
 
     def begin(self, *, batch: int, task: int, attempt: int, run: str, topic: str) -> Begun:
         """Before a task writes."""
-        state = self.read()
-        if state.run != run:
+        state = self._settled(SETTLE_S)
+        if state is None or state.run != run:
             state = self._take_over(batch, run, topic, turn=task)
         if self._is_decided(state, batch, run):
             return Begun(None, state.outputs)
-        its_id = self._identity.task(batch, task, attempt)
-        return Begun(initialize(self._cluster, its_id, self._timeout_ms))
+        its_id = self._identity.task(state.free_slot, task, attempt)
+        producer = initialize(self._cluster, its_id, self._timeout_ms)
+        # Who was asleep since it looked may have come after a new run, and even after its decision
+        # about this very id: what it wrote then would be taken for decided.
+        if (now := self.read()).run != run:
+            raise self._replaced(batch, now)
+        return Begun(producer)
 
     def decide(
         self,
@@ -182,17 +197,21 @@ class Decisions:
             decider = self._become_decider()
             state = self.read()
             if state.run != run:
-                raise DeliveryError(
-                    f"batch {batch} is not committed: another run of query {self._identity.query}"
-                    f" has taken over ({state.run}). Only one run of a query may write; stop one"
-                )
+                raise self._replaced(batch, state)
             if state.batch >= batch and (skipped or state.by == run):
                 if state.by == run:
                     break  # decided by a try of ours whose answer was lost
                 new = replace(state, by=run)  # so that a second write of this name is seen
             else:
                 self._check_open(batch, producers)
-                new = replace(state, batch=batch, by=run, writers=writers, outputs=outputs)
+                new = replace(
+                    state,
+                    batch=batch,
+                    by=run,
+                    writers=writers,
+                    outputs=outputs,
+                    slot=state.free_slot,
+                )
             if self._write(decider, new, topic):
                 break
         else:
@@ -235,7 +254,7 @@ class Decisions:
         """Make this run the one that decides. Tasks that start together do so in turns."""
         for attempt in range(TRIES_MAX):
             state = self._wait(run, min(turn, TURNS_MAX) * TURN_S)
-            if state.run == run:
+            if state is not None and state.run == run:
                 return state
             decider = self._become_decider()
             state = self.read()
@@ -249,11 +268,21 @@ class Decisions:
             self._cluster.sleep(random.uniform(0, TURN_S * (attempt + 1)))
         raise _restless(self._identity)
 
-    def _wait(self, run: str, seconds: float) -> State:
+    def _wait(self, run: str, seconds: float) -> State | None:
         """For so long, or until another task of this run has taken over."""
         while True:
-            state = self.read()
-            if state.run == run or seconds <= 0:
+            state = self._settled(0)
+            if (state is not None and state.run == run) or seconds <= 0:
+                return state
+            self._cluster.sleep(TURN_S)
+            seconds -= TURN_S
+
+    def _settled(self, seconds: float) -> State | None:
+        """The last decision; None if one is being made for so long. Its driver may be dead, and a
+        take-over ends what it began: better than to wait for the timeout of its transaction."""
+        while True:
+            state = self._cluster.patiently(self._read_or_none)
+            if state is not None or seconds <= 0:
                 return state
             self._cluster.sleep(TURN_S)
             seconds -= TURN_S
@@ -261,7 +290,7 @@ class Decisions:
     def _clean_up(self, state: State, batch: int) -> State:
         """What earlier runs left open: committed where it is decided, aborted where it is not."""
         decided = {
-            self._identity.task(state.batch, task, attempt) for task, attempt in state.writers
+            self._identity.task(state.slot, task, attempt) for task, attempt in state.writers
         }
         found = self._probe(decided)
         is_open = [
@@ -295,9 +324,9 @@ class Decisions:
         found = describe(self._cluster, sorted(decided))
         for start in range(0, TASKS_MAX, PROBED_AT_ONCE):
             ids = [
-                self._identity.task(parity, task, attempt)
+                self._identity.task(slot, task, attempt)
                 for task in range(start, start + PROBED_AT_ONCE)
-                for parity in (0, 1)
+                for slot in (0, 1)
                 for attempt in range(ATTEMPTS_PROBED)
             ]
             some = describe(self._cluster, ids)
@@ -346,6 +375,20 @@ class Decisions:
             end(self._cluster, producer, commit=False)
         except KafkaError as error:  # it ends at its timeout, or has a new owner who knows better
             log.warning("transaction %s was not aborted: %s", producer.transactional_id, error)
+
+    def _replaced(self, batch: int, state: State) -> DeliveryError:
+        return DeliveryError(
+            f"batch {batch} is not committed: another run of query {self._identity.query} has"
+            f" taken over ({state.run}). Only one run of a query may write; stop one"
+        )
+
+    def _read_or_none(self) -> State | None:
+        try:
+            return self._read()
+        except KafkaError as error:
+            if error.code is not ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                raise
+            return None
 
     def _read(self) -> State:
         group = self._identity.group

@@ -14,7 +14,7 @@ from typing import Final
 from ottla.client.lines import Line
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import SEQUENCE_MASK
-from ottla.spark.sink.cluster import PASSING, Cluster
+from ottla.spark.cluster import PASSING, Cluster
 from ottla.spark.sink.encode import Batch
 from ottla.spark.sink.transactions import FENCED, NOBODY, Producer, add_partitions
 from ottla.wire.apis import ApiKey
@@ -100,23 +100,11 @@ class Sender:
             self._added |= new
         groups: dict[int, tuple[Line, list[Partition]]] = {}
         for where in sorted(self._waiting):
-            line = self._leader(where)
+            line = self.cluster.leader(*where)
             groups.setdefault(id(line), (line, []))[1].append(where)
         for line, partitions in groups.values():
             self._under_way.append((line, partitions))
             line.send(self._request(partitions), ApiKey.PRODUCE, version_max=PRODUCE_MAX)
-
-    def _leader(self, where: Partition) -> Line:
-        topic, partition = where
-        leaders = self.cluster.topic(topic).leaders
-        if partition >= len(leaders):
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {topic} has {len(leaders)} partitions, there is no partition {partition}",
-            )
-        if leaders[partition] < 0:
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader")
-        return self.cluster.line(leaders[partition])
 
     def _request(self, partitions: Iterable[Partition]) -> ProduceRequest:
         producer = self.producer

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from ottla.client.lines import check
 from ottla.errors import ErrorCode, KafkaError
-from ottla.spark.sink.cluster import GROUP, TRANSACTION, Cluster
+from ottla.spark.cluster import GROUP, TRANSACTION, Cluster, check
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -84,7 +83,7 @@ def idempotent(cluster: Cluster) -> Producer:
         answer = cluster.any().call(
             InitProducerIdRequest(None, 0), ApiKey.INIT_PRODUCER_ID, InitProducerIdResponse
         )
-        check(answer.error_code, "no producer id")
+        check(answer.error_code, "a producer id")
         return Producer("", answer.producer_id, answer.producer_epoch)
 
     return cluster.patiently(ask)
@@ -107,7 +106,7 @@ def initialize(cluster: Cluster, transactional_id: str, timeout_ms: int) -> Prod
                 f"the broker allows no transaction to take {timeout_ms} ms: set the option"
                 " kafka.transaction.timeout.ms to at most its transaction.max.timeout.ms",
             )
-        check(answer.error_code, transactional_id)
+        check(answer.error_code, f"transactional id {transactional_id}")
         return Producer(transactional_id, answer.producer_id, answer.producer_epoch)
 
     return cluster.patiently(ask)
@@ -173,7 +172,7 @@ def commit_offset(
         )
         for found in answer.topics:
             for each in found.partitions:
-                check(each.error_code, f"group {group}")
+                check(each.error_code, f"offset of group {group} at {found.name}")
 
     cluster.patiently(ask)
 
@@ -190,7 +189,7 @@ def end(cluster: Cluster, producer: Producer, *, commit: bool) -> None:
             EndTxnResponse,
             version_max=END_TXN_MAX,
         )
-        check(answer.error_code, producer.transactional_id)
+        check(answer.error_code, f"end of transaction {producer.transactional_id}")
 
     cluster.patiently(ask)
 
@@ -245,7 +244,7 @@ def _describe(cluster: Cluster, transactional_ids: Sequence[str]) -> dict[str, D
             if each.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 found[each.transactional_id] = Described(UNKNOWN, -1, -1)
                 continue
-            check(each.error_code, each.transactional_id)
+            check(each.error_code, f"transactional id {each.transactional_id}")
             found[each.transactional_id] = Described(
                 each.transaction_state, each.producer_id, each.producer_epoch
             )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final
 
-from ottla.spark.sink.cluster import Cluster
+from ottla.spark.cluster import Cluster
 from ottla.spark.sink.decisions import Decisions, Identity, Written
 from ottla.spark.sink.encode import Batch, batches_of
 from ottla.spark.sink.options import Output, WriteOptions
@@ -56,6 +56,7 @@ def _write_once(options: WriteOptions, turn: Turn, records: Iterator[Records]) -
     if first is None:
         return Told(turn, Written(turn.task, turn.attempt))
     cluster = cluster_of(options)
+    cluster.patiently(lambda: cluster.topic(first.topic))  # a group has offsets of what exists only
     begun = decisions_of(options, turn.identity).begin(
         batch=turn.batch, task=turn.task, attempt=turn.attempt, run=turn.run, topic=first.topic
     )
@@ -142,6 +143,7 @@ def cluster_of(options: WriteOptions) -> Cluster:
             options.settings,
             patience_s=options.patience_s,
             request_s=options.request_s,
+            make_topics=True,
         )
     return _clusters[key]
 
