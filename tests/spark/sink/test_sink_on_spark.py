@@ -72,6 +72,24 @@ def test_topic_to_topic(spark: SparkSession, broker: LocalCluster, tmp_path: Pat
     assert sorted(values(broker, target)) == sorted(texts)
 
 
+def test_a_stream_into_a_topic_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
+    """As Spark's own sink: the broker makes it. Batches without rows in between change nothing."""
+    with LocalCluster() as own:
+        own.create_topic("source")
+        rows = stream(spark, own, "source").selectExpr("value").where("value not like 'no%'")
+        writer = (
+            rows.writeStream.format("ottla")
+            .option("kafka.bootstrap.servers", own.bootstrap_servers)
+            .option("topic", "new")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+        )
+        for text in ("a", "no b", "no c", "d"):
+            fill(own, "source", [text])
+            to_the_end(writer.start())
+        assert values(own, "new") == ["a", "d"]
+
+
 def test_a_batch_that_runs_again_is_not_written_again(
     spark: SparkSession, broker: LocalCluster, tmp_path: Path
 ) -> None:
