@@ -7,7 +7,7 @@ and starting points are arguments), so that a cluster's rules are tested as plai
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ottla.cluster import layout
@@ -76,7 +76,7 @@ def create_topic(
     partitions = _first_states(image, assignment, 0)
     configs = {name: value for name, value in wish.configs.items() if value is not None}
     writes: list[Write] = [
-        Create(layout.topic_key(wish.name), layout.dump_topic(dice.topic_id, assignment))
+        Create(layout.topic_key(wish.name), dump_topic(dice.topic_id, partitions))
     ]
     if configs:
         writes.append(Create(layout.topic_config_key(wish.name), layout.dump_config(configs)))
@@ -118,9 +118,9 @@ def create_partitions(
         )
     added = _added_replicas(image, topic, count - present, assignment, dice)
     partitions = _first_states(image, added, present)
-    replicas = [partition.replicas for partition in topic.partitions] + [tuple(a) for a in added]
+    value = dump_topic(topic.id, topic.partitions + partitions)
     return [
-        Put(layout.topic_key(name), layout.dump_topic(topic.id, replicas), topic.version),
+        Put(layout.topic_key(name), value, topic.version),
         *_state_writes(image, name, partitions),
     ]
 
@@ -139,6 +139,21 @@ def delete_topic(image: Image, name: str) -> list[Write]:
         writes.append(Delete(layout.topic_config_key(name), topic.config.version))
     writes.append(Delete(layout.topic_key(name), topic.version))
     return writes
+
+
+def dump_topic(topic_id: bytes, partitions: Iterable[Partition]) -> bytes:
+    """A topic as it is stored: which brokers hold its partitions, and which come and go."""
+    return layout.dump_topic(
+        topic_id,
+        [layout.Assignment(each.replicas, each.adding, each.removing) for each in partitions],
+    )
+
+
+def dump_state(partition: Partition, controller_epoch: int) -> bytes:
+    """A partition's state as it is stored."""
+    return layout.dump_state(
+        partition.leader, partition.leader_epoch, partition.isr, controller_epoch
+    )
 
 
 def write_config(key: str, present: Config, values: Mapping[str, str]) -> list[Write]:
@@ -229,7 +244,7 @@ def _manual_assignment(image: Image, wish: NewTopic) -> Assignment:
         )
     assignment = [wish.assignment[index] for index in range(len(wish.assignment))]
     for replicas in assignment:
-        _check_replicas(image, replicas, len(assignment[0]))
+        check_replicas(image, replicas, len(assignment[0]))
     return assignment
 
 
@@ -246,11 +261,12 @@ def _added_replicas(
             " assignment(s) were specified.",
         )
     for replicas in assignment:
-        _check_replicas(image, replicas, topic.replication_factor)
+        check_replicas(image, replicas, topic.replication_factor)
     return assignment
 
 
-def _check_replicas(image: Image, replicas: Sequence[int], replication_factor: int) -> None:
+def check_replicas(image: Image, replicas: Sequence[int], replication_factor: int) -> None:
+    """INVALID_REPLICA_ASSIGNMENT for a list of replicas that can't be."""
     reason = None
     missing = [broker for broker in replicas if broker not in image.brokers]
     twice = [broker for broker in replicas if replicas.count(broker) > 1]
@@ -283,9 +299,7 @@ def _state_writes(image: Image, name: str, partitions: tuple[Partition, ...]) ->
     return [
         Create(
             layout.state_key(name, partition.index),
-            layout.dump_state(
-                partition.leader, partition.leader_epoch, partition.isr, image.controller_epoch
-            ),
+            dump_state(partition, image.controller_epoch),
         )
         for partition in partitions
     ]

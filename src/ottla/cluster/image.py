@@ -39,7 +39,11 @@ class Broker:
 
 @dataclass(slots=True, frozen=True)
 class Partition:
-    """Who holds a partition and who leads it. `version` is that of its state in the store."""
+    """Who holds a partition and who leads it. `version` is that of its state in the store.
+
+    While it is reassigned (KIP-455) `replicas` has both those that it shall have and those that it
+    had: `adding` must catch up before `removing` may go.
+    """
 
     index: int
     replicas: tuple[int, ...]
@@ -47,6 +51,22 @@ class Partition:
     leader_epoch: int
     isr: tuple[int, ...]
     version: int
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def reassigning(self) -> bool:
+        return bool(self.adding or self.removing)
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas that it shall have in the end."""
+        return tuple(each for each in self.replicas if each not in self.removing)
+
+    @property
+    def origin(self) -> tuple[int, ...]:
+        """The replicas that it had before it was reassigned."""
+        return tuple(each for each in self.replicas if each not in self.adding)
 
 
 @dataclass(slots=True, frozen=True)
@@ -78,7 +98,7 @@ class Topic:
 
     @property
     def replication_factor(self) -> int:
-        return len(self.partitions[0].replicas)
+        return len(self.partitions[0].target)
 
 
 @dataclass(slots=True, frozen=True)

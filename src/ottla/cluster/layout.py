@@ -4,7 +4,8 @@
 /controller  /controller_epoch                who decides (held), and for which time round
 /brokers/ids/<id>                             a live broker (held)
 /brokers/epochs/<id>                          how often it has come to life (ours)
-/brokers/topics/<topic>                       topic id, replicas of each partition
+/brokers/topics/<topic>                       topic id, replicas of each partition, and which of
+                                              them come and go (reassignment)
 /brokers/topics/<topic>/partitions/<p>/state  leader, epoch, in-sync set
 /config/topics/<topic>                        the topic's own configs
 /config/brokers/<id> or /<default>            broker configs set at run time
@@ -23,8 +24,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from ottla.cluster.image import NO_LEADER, Broker, Config, Partition, QuotaEntity
@@ -127,24 +128,44 @@ def load(entry: Entry) -> Any:
     return json.loads(entry.value.decode())
 
 
-def dump_topic(topic_id: bytes, assignment: Sequence[Sequence[int]]) -> bytes:
-    partitions = {str(index): list(replicas) for index, replicas in enumerate(assignment)}
+class Assignment(NamedTuple):
+    """The replicas of one partition, and which of them come and go (KIP-455)."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+def dump_topic(topic_id: bytes, assignments: Iterable[Assignment]) -> bytes:
+    numbered = [(str(index), each) for index, each in enumerate(assignments)]
     return dump(
         {
             "version": 3,
             "topic_id": encode_uuid(topic_id),
-            "partitions": partitions,
-            "adding_replicas": {},
-            "removing_replicas": {},
+            "partitions": {index: list(each.replicas) for index, each in numbered},
+            "adding_replicas": {
+                index: list(each.adding) for index, each in numbered if each.adding
+            },
+            "removing_replicas": {
+                index: list(each.removing) for index, each in numbered if each.removing
+            },
         }
     )
 
 
-def load_topic(entry: Entry) -> tuple[bytes, list[tuple[int, ...]]]:
+def load_topic(entry: Entry) -> tuple[bytes, list[Assignment]]:
     """The topic's id, and the replicas of each partition in order."""
     value = load(entry)
-    replicas = {int(index): tuple(each) for index, each in value["partitions"].items()}
-    return decode_uuid(value["topic_id"]), [replicas[index] for index in range(len(replicas))]
+    replicas = value["partitions"]
+    adding = value.get("adding_replicas") or {}
+    removing = value.get("removing_replicas") or {}
+    assignments = [
+        Assignment(
+            tuple(replicas[index]), tuple(adding.get(index, ())), tuple(removing.get(index, ()))
+        )
+        for index in map(str, range(len(replicas)))
+    ]
+    return decode_uuid(value["topic_id"]), assignments
 
 
 def dump_state(leader: int, leader_epoch: int, isr: Sequence[int], controller_epoch: int) -> bytes:
@@ -159,9 +180,10 @@ def dump_state(leader: int, leader_epoch: int, isr: Sequence[int], controller_ep
     )
 
 
-def load_partition(index: int, replicas: tuple[int, ...], state: Entry | None) -> Partition:
+def load_partition(index: int, assignment: Assignment, state: Entry | None) -> Partition:
+    replicas, adding, removing = assignment
     if state is None:  # its topic is there, its first leader is not yet elected
-        return Partition(index, replicas, NO_LEADER, 0, (), -1)
+        return Partition(index, replicas, NO_LEADER, 0, (), -1, adding, removing)
     value = load(state)
     return Partition(
         index,
@@ -170,6 +192,8 @@ def load_partition(index: int, replicas: tuple[int, ...], state: Entry | None) -
         value["leader_epoch"],
         tuple(value["isr"]),
         state.version,
+        adding,
+        removing,
     )
 
 

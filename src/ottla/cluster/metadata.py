@@ -92,7 +92,7 @@ class Metadata:
 
     def _advance(self, keys: list[str]) -> Image:
         """The next image: whatever hangs on one of these keys is read again from the entries."""
-        topics: set[str] = set()
+        topics: dict[str, set[int] | None] = {}  # which partitions changed; None: more than that
         brokers: set[int] = set()
         configs: set[str] = set()
         groups: set[str] = set()
@@ -100,8 +100,12 @@ class Metadata:
         quotas: set[QuotaEntity] = set()
         for key in keys:
             match key.split("/")[1:]:
+                case ["brokers", "topics", topic, "partitions", index, "state"] if index.isdigit():
+                    indexes = topics.setdefault(topic, set())
+                    if indexes is not None:
+                        indexes.add(int(index))
                 case ["brokers", "topics", topic, *_] | ["config", "topics", topic]:
-                    topics.add(topic)
+                    topics[topic] = None
                 case ["brokers", "ids", broker_id] if broker_id.isdigit():
                     brokers.add(int(broker_id))
                 case ["config", "brokers", name]:
@@ -143,8 +147,17 @@ class Metadata:
             controller_epoch=layout.load(epoch) if epoch else 0,
         )
 
-    def _with_topics(self, image: Image, changed: set[str]) -> Image:
-        topics = _merge(image.topics, changed, self._topic)
+    def _with_topics(self, image: Image, changed: Mapping[str, set[int] | None]) -> Image:
+        def read(name: str) -> Topic | None:
+            indexes = changed[name]
+            known = image.topics.get(name)
+            if known is None or indexes is None:
+                return self._topic(name)
+            return self._with_states(known, indexes)
+
+        topics = _merge(image.topics, changed.keys(), read)
+        if all(indexes is not None and name in image.topics for name, indexes in changed.items()):
+            return replace(image, topics=topics)
         names = dict(image.names_by_id)
         for name in changed:
             if name in image.topics:
@@ -158,7 +171,7 @@ class Metadata:
         entry = self._entries.get(layout.topic_key(name))
         if entry is None:
             return None
-        topic_id, assignment = layout.load_topic(entry)
+        topic_id, assignments = layout.load_topic(entry)
         old = self.image.topics.get(name)
         known = old.partitions if old is not None and old.id == topic_id else ()
         config = self._entries.get(layout.topic_config_key(name))
@@ -166,22 +179,39 @@ class Metadata:
             name=name,
             id=topic_id,
             partitions=tuple(
-                self._partition(name, index, replicas, known[index] if index < len(known) else None)
-                for index, replicas in enumerate(assignment)
+                self._partition(name, index, each, known[index] if index < len(known) else None)
+                for index, each in enumerate(assignments)
             ),
             config=layout.load_config(config),
             version=entry.version,
         )
 
+    def _with_states(self, topic: Topic, indexes: set[int]) -> Topic:
+        """Only states have changed: the other partitions, which may be thousands, stay as they are.
+
+        A state may be told before the topic that has grown, or after one that is gone.
+        """
+        partitions = list(topic.partitions)
+        for index in indexes:
+            if index < len(partitions):
+                old = partitions[index]
+                assignment = layout.Assignment(old.replicas, old.adding, old.removing)
+                partitions[index] = self._partition(topic.name, index, assignment, old)
+        return replace(topic, partitions=tuple(partitions))
+
     def _partition(
-        self, topic: str, index: int, replicas: tuple[int, ...], known: Partition | None
+        self, topic: str, index: int, assignment: layout.Assignment, known: Partition | None
     ) -> Partition:
         """A partition whose state did not change is not read again: topics may have thousands."""
         state = self._entries.get(layout.state_key(topic, index))
         version = state.version if state is not None else -1
-        if known is not None and known.version == version and known.replicas == replicas:
+        if (
+            known is not None
+            and known.version == version
+            and (known.replicas, known.adding, known.removing) == assignment
+        ):
             return known
-        return layout.load_partition(index, replicas, state)
+        return layout.load_partition(index, assignment, state)
 
     def _broker(self, broker_id: int) -> Broker | None:
         entry = self._entries.get(layout.broker_key(broker_id))
@@ -212,7 +242,7 @@ def _is_quota(parts: list[str]) -> bool:
 
 
 def _merge(
-    things: Mapping[Name, Thing], changed: set[Name], read: Callable[[Name], Thing | None]
+    things: Mapping[Name, Thing], changed: Iterable[Name], read: Callable[[Name], Thing | None]
 ) -> dict[Name, Thing]:
     """A copy in which the changed things are read again; what cannot be read is left out."""
     merged = dict(things)
