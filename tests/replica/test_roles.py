@@ -210,3 +210,17 @@ def test_who_is_no_replica_is_told_so() -> None:
     with pytest.raises(KafkaError) as refused:
         partition.fetched(9, 0, start_offset=0, broker_epoch=9, now_ms=NOW_MS)
     assert refused.value.code is ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_what_is_told_again_settles_no_change_that_is_being_written() -> None:
+    partition = held(state(isr=(1, 2)))
+    partition.append(batch(), NOW_MS)
+    fetch(partition, 2, 1)
+    assert fetch(partition, 3, 1) == (1, 2, 3)
+    assert partition.followers is not None
+    partition.followers.begin((1, 2, 3))
+    apply(partition, state(isr=(1, 2)))  # another partition of the topic has changed
+    later_ms = NOW_MS + 2 * LAG_MS  # the store is slow; 3 has not fetched again
+    partition.append(batch(), later_ms)
+    fetch(partition, 2, 2, later_ms)
+    assert partition.high_watermark == 1  # 3 may be in the set by now, and has one record only

@@ -132,13 +132,14 @@ class Partition:
             return
         changed = state.leader_epoch != self.leader_epoch or state.leader != self.leader
         was_first = self.version == -2
+        is_news = state.version != self.version
         self.leader, self.leader_epoch = state.leader, state.leader_epoch
         self.replicas, self.isr, self.version = state.replicas, state.isr, state.version
         if state.leader != self.node_id or not may_lead:
             self._follow(changed)
         elif not self.leads or changed or was_first:
             self._lead(now_ms, live, lag_max_ms)
-        else:
+        elif is_news:  # else a set that is being written would be taken for settled
             self._changed(now_ms, live, lag_max_ms)
 
     def _lead(self, now_ms: int, live: Mapping[int, int], lag_max_ms: int) -> None:
