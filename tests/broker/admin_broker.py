@@ -11,12 +11,14 @@ from typing import Any
 from ottla.broker.context import Context, Session
 from ottla.broker.dispatch import ROUTES
 from ottla.broker.log_settings import log_settings
+from ottla.cluster.commits import Commits
 from ottla.cluster.controller import Controller
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.image import Broker as BrokerImage
 from ottla.cluster.image import Image
 from ottla.cluster.membership import Membership, cluster_id
 from ottla.cluster.metadata import Metadata
+from ottla.cluster.settings import Settings
 from ottla.config import Listener, ServerConfig
 from ottla.replica.partitions import Partitions
 from ottla.storage.log import LogConfig
@@ -53,8 +55,10 @@ class AdminBroker:
             self.config.log_dirs, self._settings({}), NOW_MS, node_id=NODE_ID, cluster_id=cluster
         )
         self.partitions = Partitions(NODE_ID, self.store, self._settings)
+        commits = Commits(self._meta_store, self.metadata)
+        self.settings = Settings(self._meta_store, commits, broker_id=NODE_ID)
         self.controller = Controller(
-            self._meta_store, self.metadata, broker_id=NODE_ID, config=lambda: self.config
+            self._meta_store, self.metadata, commits, broker_id=NODE_ID, config=lambda: self.config
         )
         await Membership.register(
             self._meta_store,

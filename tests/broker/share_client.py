@@ -145,4 +145,4 @@ async def queue(client: Client, **configs: str) -> ShareMember:
 
 
 async def configure(broker: Broker, group_id: str, **configs: str) -> None:
-    await broker.controller.alter_group_config(group_id, lambda present: {**present, **configs})
+    await broker.settings.alter_group_config(group_id, lambda present: {**present, **configs})

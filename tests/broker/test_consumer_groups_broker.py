@@ -123,7 +123,7 @@ def test_groups_are_told_apart(tmp_path: Path) -> None:
 
 def test_a_group_has_configs_of_its_own(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
-        await client.broker.controller.alter_group_config(
+        await client.broker.settings.alter_group_config(
             "g", lambda before: {**before, "consumer.heartbeat.interval.ms": "7000"}
         )
         assert (await beat(client, "m", 0)).heartbeat_interval == 7_000

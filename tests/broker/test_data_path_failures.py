@@ -181,7 +181,7 @@ def test_a_directory_that_is_not_there_at_the_start_goes_alone(
         assert code(await client.produce("t", batch(b"v"), index=lost)) == "KAFKA_STORAGE_ERROR"
         assert code(await client.fetch("t", 0, index=lost)) == "KAFKA_STORAGE_ERROR"
         assert code(await client.produce("t", batch(b"v"), index=1 - lost)) == "NONE"
-        await broker.controller.alter_topic_config("t", lambda _: {"retention.ms": "1000"})
+        await broker.settings.alter_topic_config("t", lambda _: {"retention.ms": "1000"})
         assert code(await client.produce("t", batch(b"v"), index=lost)) == "KAFKA_STORAGE_ERROR"
         assert broker.partitions.find("t", 1 - lost).log.config.retention_ms == 1000
         assert [p.offline_replicas for p in (await metadata(client, "t")).partitions][lost] == [
@@ -246,7 +246,7 @@ def test_a_new_partition_for_which_there_was_no_room_is_made_later(
             await client.create("t")
         assert code(await client.produce("t", batch(b"v"))) == "KAFKA_STORAGE_ERROR"
         assert broker.partitions.is_offline("t", 0)
-        await broker.controller.alter_topic_config("t", lambda _: {"retention.ms": "1000"})
+        await broker.settings.alter_topic_config("t", lambda _: {"retention.ms": "1000"})
         assert (await client.produce("t", batch(b"v"))).base_offset == 0
         assert not broker.partitions.is_offline("t", 0)
 
@@ -347,7 +347,7 @@ def test_checkpoints_are_written_once_and_by_the_chore(tmp_path: Path) -> None:
 def test_the_limits_of_connections_follow_the_configuration(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         broker = client.broker
-        await broker.controller.alter_broker_config(
+        await broker.settings.alter_broker_config(
             "", lambda _: {"max.connections": "7", "max.connections.per.ip": "3"}
         )
         server = broker._server

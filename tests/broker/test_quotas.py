@@ -187,7 +187,7 @@ async def _play(path: Path, act: Act, values: Mapping[str, float]) -> None:
     try:
         await broker.controller.create_topics([NewTopic("t", 2)])
         texts = {name: repr(float(value)) for name, value in values.items()}
-        await broker.controller.alter_quotas([(("client-id", "test"),)], lambda *_: texts)
+        await broker.settings.alter_quotas([(("client-id", "test"),)], lambda *_: texts)
         assert broker.quotas.active == bool(values)
         await act(broker, Muted(broker), clock)
     finally:

@@ -42,7 +42,7 @@ def test_who_hangs_up_takes_nothing_along(tmp_path: Path) -> None:
     async def act(client: Client) -> None:
         one = await queue(client)
         two = ShareMember(client.broker, "n")
-        await client.broker.controller.alter_quotas(
+        await client.broker.settings.alter_quotas(
             [((CLIENT_ID, "test"),)],
             lambda entity, present: {"consumer_byte_rate": "1e9"},
             validate_only=False,

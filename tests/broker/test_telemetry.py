@@ -200,7 +200,7 @@ def test_the_apis_over_the_wire(tmp_path: Path) -> None:
         client = Client(broker, "app")
         assert await listed(client) == set()
         values = {"metrics": "a.", "interval.ms": "1000"}
-        await broker.controller.alter_client_metrics("m", lambda _: values)
+        await broker.settings.alter_client_metrics("m", lambda _: values)
         assert await listed(client) == {71, 72}
         ask = GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID)
         found = await client.begin(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ask, 0)()

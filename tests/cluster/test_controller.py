@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cluster.controller import ConfigChange, Controller
+from ottla.cluster.commits import Commits
+from ottla.cluster.controller import Controller
 from ottla.cluster.decisions import NewTopic
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.image import NO_LEADER, Image, Topic
 from ottla.cluster.membership import Membership, cluster_id, random_uuid
 from ottla.cluster.metadata import Metadata
+from ottla.cluster.settings import ConfigChange, Settings
 from ottla.cluster.store import ANY_VERSION
 from ottla.config import Listener, ServerConfig
 from ottla.errors import ErrorCode, KafkaError
@@ -34,9 +36,12 @@ class House:
         self.broker_id = broker_id
         self.config = ServerConfig({})
         self.metadata = Metadata(store)
+        commits = Commits(store, self.metadata)
+        self.settings = Settings(store, commits, broker_id=broker_id)
         self.controller = Controller(
             store,
             self.metadata,
+            commits,
             broker_id=broker_id,
             config=lambda: self.config,
             dice=random.Random(1),
@@ -190,23 +195,23 @@ def test_topics_grow_and_go() -> None:
 def test_configs_of_topics_and_brokers() -> None:
     async def scenario(house: House) -> None:
         await house.create("t")
-        await house.controller.alter_topic_config("t", to({"retention.ms": "1"}))
-        await house.controller.alter_topic_config("t", to({"segment.ms": "2"}))
+        await house.settings.alter_topic_config("t", to({"retention.ms": "1"}))
+        await house.settings.alter_topic_config("t", to({"segment.ms": "2"}))
         assert house.image.topics["t"].configs == {"segment.ms": "2"}
-        await house.controller.alter_topic_config("t", to({}), validate_only=True)
-        await house.controller.alter_topic_config("t", lambda present: {**present, "flush.ms": "1"})
+        await house.settings.alter_topic_config("t", to({}), validate_only=True)
+        await house.settings.alter_topic_config("t", lambda present: {**present, "flush.ms": "1"})
         assert house.image.topics["t"].configs == {"segment.ms": "2", "flush.ms": "1"}
-        await house.controller.alter_topic_config("t", to({}))
+        await house.settings.alter_topic_config("t", to({}))
         assert house.image.topics["t"].configs == {}
-        await house.controller.alter_broker_config("", to({"log.retention.ms": "3"}))
-        await house.controller.alter_broker_config("0", to({"log.retention.ms": "4"}))
+        await house.settings.alter_broker_config("", to({"log.retention.ms": "3"}))
+        await house.settings.alter_broker_config("0", to({"log.retention.ms": "4"}))
         assert house.image.broker_config("") == {"log.retention.ms": "3"}
         assert house.image.broker_config("0") == {"log.retention.ms": "4"}
         assert house.image.broker_config("7") == {}
         keys = set(await house.store.list("/config/brokers"))
         assert keys == {"/config/brokers/<default>", "/config/brokers/0"}
         with pytest.raises(KafkaError) as caught:
-            await house.controller.alter_topic_config("none", to({}))
+            await house.settings.alter_topic_config("none", to({}))
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     run(scenario)
@@ -216,8 +221,8 @@ def test_producer_ids_are_given_once_over_restarts(tmp_path: Path) -> None:
     blocks: list[tuple[int, int]] = []
 
     async def scenario(house: House) -> None:
-        blocks.append(await house.controller.allocate_producer_ids())
-        blocks.append(await house.controller.allocate_producer_ids(5))
+        blocks.append(await house.settings.allocate_producer_ids())
+        blocks.append(await house.settings.allocate_producer_ids(5))
 
     run(scenario, tmp_path / "j")
     run(scenario, tmp_path / "j")
@@ -229,7 +234,7 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
 
     async def before(house: House) -> None:
         await house.create("t", partition_count=2, configs={"retention.ms": "7"})
-        await house.controller.alter_broker_config("", to({"log.retention.ms": "3"}))
+        await house.settings.alter_broker_config("", to({"log.retention.ms": "3"}))
         images.append(house.image)
 
     async def after(house: House) -> None:
@@ -290,7 +295,7 @@ def test_a_decision_on_old_news_is_made_anew() -> None:
         value = b'{"version":1,"config":{"retention.ms":"9"}}'
         await house.store.create("/config/topics/t", value)  # not yet in the image
         assert house.image.topics["t"] == topic
-        await house.controller.alter_topic_config("t", lambda now: {**now, "segment.ms": "2"})
+        await house.settings.alter_topic_config("t", lambda now: {**now, "segment.ms": "2"})
         assert house.image.topics["t"].configs == {"retention.ms": "9", "segment.ms": "2"}
 
     run(scenario)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -30,14 +30,18 @@ from ottla.broker.shares import Shares
 from ottla.broker.telemetry import Telemetry
 from ottla.broker.transactions import Transactions
 from ottla.clock import Clock, SystemClock
+from ottla.cluster.campaign import Campaign
+from ottla.cluster.commits import Commits
 from ottla.cluster.controller import Controller
 from ottla.cluster.decisions import NewTopic
 from ottla.cluster.embedded import EmbeddedStore
+from ottla.cluster.handover import hand_over, leave_sets, step_back
 from ottla.cluster.image import Broker as BrokerImage
 from ottla.cluster.image import Image
 from ottla.cluster.membership import Membership, cluster_id
 from ottla.cluster.metadata import Metadata
-from ottla.cluster.store import MetaStore
+from ottla.cluster.settings import Settings
+from ottla.cluster.store import MetaStore, StoreError
 from ottla.config import Listener, ServerConfig, advertise
 from ottla.coordinator.keys import OFFSETS_TOPIC
 from ottla.coordinator.share.records import STATE_TOPIC
@@ -52,6 +56,7 @@ from ottla.wire.connection import Request
 
 JOURNAL: Final = "ottla-metadata.journal"
 STOP_GRACE_S: Final = 5.0
+LAST_WORDS_S_MAX: Final = 5.0  # for each of the two decisions about our end
 SWEEP_INTERVAL_MS: Final = 10_000
 
 log = logging.getLogger("ottla.broker")
@@ -87,6 +92,7 @@ class Broker:
         self._shared_store = meta_store
         self._meta_store: MetaStore
         self.metadata: Metadata
+        self.settings: Settings
         self.controller: Controller
         self.store: LogStore
         self.partitions: Partitions
@@ -150,10 +156,8 @@ class Broker:
         )
         for directory in self.store.dirs:
             directory.on_offline = self._on_offline
-        self.controller = Controller(
-            self._meta_store, self.metadata, broker_id=self.node_id, config=lambda: self.config
-        )
-        self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
+        self._rule()
+        self.producer_ids = ProducerIds(self.settings.allocate_producer_ids)
         self.groups = Groups(self)
         self.transactions = Transactions(self)
         self.shares = Shares(self)
@@ -164,8 +168,10 @@ class Broker:
             listeners=self._advertised(),
             rack=self.config.broker_rack,
             now_ms=now_ms,
+            step_back=lambda: step_back(self._commits, self.metadata, self.node_id),
         )
-        await self.controller.elect(now_ms)
+        undo.push_async_callback(self._campaign.stop)
+        await self._campaign.start()
         self.partitions.start(self.image, now_ms)
         undo.callback(self.groups.stop)
         self.groups.start(now_ms)
@@ -181,8 +187,11 @@ class Broker:
         if self._stopping:
             return
         self._stopping = True
+        if self.config.controlled_shutdown_enable:
+            await self._last_words(hand_over(self._commits, self.node_id))
         await self._cease(STOP_GRACE_S)
-        await self.controller.resign()
+        await self._last_words(leave_sets(self._commits, self.node_id))
+        await self._campaign.stop()
         await self._membership.leave()
         await self.metadata.stop()
         self.store.close(
@@ -192,11 +201,20 @@ class Broker:
         )
         await self._meta_store.close()
 
+    async def _last_words(self, decision: Awaitable[None]) -> None:
+        """Carry a decision about our end out; whoever can't be told finds out by himself."""
+        try:
+            async with asyncio.timeout(LAST_WORDS_S_MAX):
+                await decision
+        except (KafkaError, StoreError, TimeoutError) as error:
+            log.warning("the others were not told of our end: %s", error)
+
     async def crash(self) -> None:
         """End as by kill -9, in a process that goes on: for tests. Nothing is flushed or said."""
         if self._stopping:
             return
         self._stopping = True
+        await self._campaign.halt()
         await self._cease(0)
         await self.metadata.stop()
         self.store.abandon()
@@ -215,6 +233,22 @@ class Broker:
         self.transactions.stop()
         self.groups.stop()
         self.neighbours.close()
+
+    def _rule(self) -> None:
+        """The parts that change the cluster's metadata."""
+        store, metadata = self._meta_store, self.metadata
+        self._commits = commits = Commits(store, metadata)
+        self.settings = Settings(store, commits, broker_id=self.node_id)
+        self.controller = Controller(
+            store, metadata, commits, broker_id=self.node_id, config=lambda: self.config
+        )
+        self._campaign = Campaign(
+            self.controller,
+            metadata,
+            broker_id=self.node_id,
+            config=lambda: self.config,
+            now_ms=self.clock.now_ms,
+        )
 
     def _own_store(self) -> MetaStore:
         path = Path(self.config.log_dirs[0]) / JOURNAL

@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from ottla.broker.resources import ResourceType, check_node_id, unsupported_type
-from ottla.cluster.controller import ConfigChange
+from ottla.cluster.settings import ConfigChange
 from ottla.config import (
     BROKER_CONFIGS,
     GROUP_CONFIGS,
@@ -74,7 +74,7 @@ async def alter(
             validate_topic_overrides(broker.config, values)
             return values
 
-        await broker.controller.alter_topic_config(name, validated, validate_only=validate_only)
+        await broker.settings.alter_topic_config(name, validated, validate_only=validate_only)
         return
     if resource_type == ResourceType.GROUP:
         await _alter_group(broker, name, change, validate_only=validate_only)
@@ -92,7 +92,7 @@ async def alter(
         _check_broker_config(broker.config, values, per_broker=bool(name))
         return values
 
-    await broker.controller.alter_broker_config(name, checked, validate_only=validate_only)
+    await broker.settings.alter_broker_config(name, checked, validate_only=validate_only)
 
 
 async def _alter_group(
@@ -107,7 +107,7 @@ async def _alter_group(
         validate_group_overrides(broker.config, values)
         return values
 
-    await broker.controller.alter_group_config(group_id, checked, validate_only=validate_only)
+    await broker.settings.alter_group_config(group_id, checked, validate_only=validate_only)
 
 
 async def _alter_client_metrics(
@@ -122,7 +122,7 @@ async def _alter_client_metrics(
         validate_client_metrics(values)
         return values
 
-    await broker.controller.alter_client_metrics(name, checked, validate_only=validate_only)
+    await broker.settings.alter_client_metrics(name, checked, validate_only=validate_only)
 
 
 def check_alterations(alterations: Sequence[Alteration]) -> None:

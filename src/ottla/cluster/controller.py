@@ -1,9 +1,9 @@
-"""The controller: the one broker that carries decisions out.
+"""The controller: the one broker that decides on topics, and on who leads.
 
-It holds one key, and counts up an epoch when it takes it. Each of its methods decides on the newest
-image, commits what was decided in one go, and publishes that here before it returns: a client
-that created a topic finds it in its next request. When somebody else changed the same thing in the
-meantime, it decides anew.
+It holds one key, and counts up an epoch when it takes it; with every commit the epoch is checked,
+so that a controller of old, which has not noticed yet that it is none any more, changes nothing.
+It remembers nothing that a new controller would need: whatever is left to do can be seen in the
+image (`settle`).
 """
 
 from __future__ import annotations
@@ -11,53 +11,51 @@ from __future__ import annotations
 import logging
 import os
 import random
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ottla.cluster import decisions, layout
-from ottla.cluster.decisions import Dice, NewTopic, write_config
-from ottla.cluster.image import Config, Image, QuotaEntity, Topic
+from ottla.cluster import decisions_elections as elections
+from ottla.cluster import decisions_reassignment as reassignment
+from ottla.cluster.commits import WRITES_AT_ONCE_MAX, Commits, Decision, Result
+from ottla.cluster.decisions import Dice, NewTopic
+from ottla.cluster.decisions_elections import Election
+from ottla.cluster.decisions_reassignment import Target
+from ottla.cluster.image import Image, Topic
 from ottla.cluster.membership import random_uuid
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.store import (
     Change,
     Check,
     Conflict,
-    Create,
     Delete,
     Entry,
     Hold,
     MetaStore,
-    Put,
     StoreError,
     Write,
 )
 from ottla.config import ServerConfig
 from ottla.errors import ErrorCode, KafkaError
 
-COMMIT_TRIES_MAX = 10
-PRODUCER_ID_BLOCK = 1000
-PRODUCER_ID_MAX = 2**63 - 1
-
-Result = TypeVar("Result")
-Name = TypeVar("Name", bound=Hashable)
-Decision = Callable[[Image], tuple[list[Write], Result]]
-ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
-"""From the configs that are set to those that shall be; KafkaError refuses."""
 Charge = Callable[[str, int], None]
 """Told of a topic and how many partitions are made or deleted, before they are; KafkaError refuses.
 Told again where a decision has to be made anew."""
+Place = tuple[str, int]
 
 log = logging.getLogger("ottla.cluster")
 
 
 class Controller:
-    """Creates, changes and deletes. `config` gives the broker's configuration of this moment."""
+    """Creates, elects, moves and deletes, while it is the controller.
+
+    `config` gives the broker's configuration of this moment.
+    """
 
     def __init__(
         self,
         store: MetaStore,
         metadata: Metadata,
+        commits: Commits,
         *,
         broker_id: int,
         config: Callable[[], ServerConfig],
@@ -66,36 +64,60 @@ class Controller:
     ) -> None:
         self._store = store
         self._metadata = metadata
+        self._commits = commits
         self._broker_id = broker_id
         self._config = config
         self._dice = dice if dice is not None else random.Random()
         self._urandom = urandom
         self._hold: Hold | None = None
         self._epoch_version = -1
+        self._seen: tuple[Image, bool] | None = None  # where nothing was left to be decided
+
+    @property
+    def active(self) -> bool:
+        return self._hold is not None and not self._hold.lost.is_set()
 
     async def elect(self, now_ms: int) -> bool:
         """Try to become the controller; False if another broker is."""
         who = {"version": 1, "brokerid": self._broker_id, "timestamp": str(now_ms)}
         try:
-            self._hold = await self._store.hold(layout.CONTROLLER, layout.dump(who))
+            hold = await self._store.hold(layout.CONTROLLER, layout.dump(who))
         except Conflict:
             return False
-        key = layout.CONTROLLER_EPOCH
-        entry = await self._store.get(key)
-        if entry is None:
-            entry = Entry(layout.dump(1), await self._store.create(key, layout.dump(1)))
-        else:
-            value = layout.dump(layout.load(entry) + 1)
-            entry = Entry(value, await self._store.put(key, value, version=entry.version))
+        try:
+            entry = await self._count_up()
+        except BaseException:
+            await hold.release()
+            raise
+        if entry is None:  # not ours any more, and another broker was faster
+            await hold.release()
+            return False
+        self._hold = hold
         self._epoch_version = entry.version
-        self._metadata.apply([Change(layout.CONTROLLER, self._hold.entry), Change(key, entry)])
+        self._seen = None
+        changes = [Change(layout.CONTROLLER, hold.entry), Change(layout.CONTROLLER_EPOCH, entry)]
+        self._metadata.apply(changes)
         return True
 
+    async def _count_up(self) -> Entry | None:
+        key = layout.CONTROLLER_EPOCH
+        entry = await self._store.get(key)
+        epoch = 1 if entry is None else layout.load(entry) + 1
+        value = layout.dump(epoch)
+        try:
+            if entry is None:
+                return Entry(value, await self._store.create(key, value))
+            return Entry(value, await self._store.put(key, value, version=entry.version))
+        except Conflict:
+            return None
+
     async def resign(self) -> None:
-        if self._hold is not None:
-            await self._hold.release()
+        hold, self._hold = self._hold, None
+        if hold is not None:
+            await hold.release()
             self._metadata.apply([Change(layout.CONTROLLER, None)])
-            self._hold = None
+
+    # What clients ask for
 
     async def create_topics(
         self,
@@ -146,7 +168,9 @@ class Controller:
                 charge(name, count - len(image.topics[name].partitions))
             return writes
 
-        return await self._for_each(counts, grow, validate_only=validate_only)
+        return await self._commits.for_each(
+            counts, grow, validate_only=validate_only, fence=self._fence
+        )
 
     async def delete_topics(
         self, names: Iterable[str], *, charge: Charge | None = None
@@ -157,159 +181,113 @@ class Controller:
                 charge(name, len(image.topics[name].partitions))
             return writes
 
-        return await self._for_each(names, delete, validate_only=False)
+        return await self._commits.for_each(names, delete, fence=self._fence)
 
-    async def alter_topic_config(
-        self, name: str, change: ConfigChange, *, validate_only: bool = False
-    ) -> None:
-        """Set a topic's own configs to what `change` makes of those that are set now."""
+    async def elect_leaders(
+        self, places: Iterable[Place], election: Election
+    ) -> dict[Place, KafkaError | None]:
+        """Elect leaders because somebody asks for it: None, or why not."""
 
-        def decide(image: Image) -> tuple[list[Write], None]:
-            topic = image.topics.get(name)
-            if topic is None:
-                raise KafkaError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
+        def elect(image: Image, place: Place) -> list[Write]:
+            return elections.elect(image, *place, election)
+
+        return await self._commits.for_each(places, elect, fence=self._fence)
+
+    async def reassign(
+        self,
+        targets: Mapping[str, Mapping[int, Target]],
+        *,
+        allow_replication_factor_change: bool = True,
+    ) -> dict[Place, KafkaError | None]:
+        """Begin, change or cancel reassignments; what was begun goes on by `settle`."""
+        results: dict[Place, KafkaError | None] = {}
+        for name, wanted in targets.items():
+
+            def decide(
+                image: Image, name: str = name, wanted: Mapping[int, Target] = wanted
+            ) -> tuple[list[Write], dict[int, KafkaError | None]]:
+                return reassignment.reassign(
+                    image,
+                    name,
+                    wanted,
+                    allow_replication_factor_change=allow_replication_factor_change,
                 )
-            values = change(topic.configs)
-            key = layout.topic_config_key(name)
-            return ([] if validate_only else write_config(key, topic.config, values)), None
 
-        await self._carry_out(decide)
+            found = await self._carry_out(decide)
+            results |= {(name, index): error for index, error in found.items()}
+        return results
 
-    async def alter_broker_config(
-        self, name: str, change: ConfigChange, *, validate_only: bool = False
-    ) -> None:
-        """The same for what is set at run time for a broker, or for all of them ('')."""
-        key = layout.broker_config_key(name)
-        await self._alter_config(
-            key, lambda image: image.broker_configs.get(name), change, validate_only=validate_only
-        )
+    async def unregister(self, broker_id: int) -> None:
+        """Forget a broker that won't come back. One that lives registers anew, as in Kafka."""
+        epoch_key = layout.broker_epoch_key(broker_id)
+        try:
+            entry = await self._store.get(epoch_key)
+            if entry is None:
+                message = f"Broker ID {broker_id} is not currently registered"
+                raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, message)
+            writes: list[Write] = [Delete(epoch_key, entry.version)]
+            if broker_id in self._metadata.image.brokers:
+                writes = [Check(epoch_key, entry.version), Delete(layout.broker_key(broker_id), 0)]
+            await self._commits.commit(writes, self._fence)
+        except StoreError as error:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
 
-    async def alter_group_config(
-        self, group_id: str, change: ConfigChange, *, validate_only: bool = False
-    ) -> None:
-        """The same for a group, which need not exist."""
-        key = layout.group_config_key(group_id)
-        await self._alter_config(
-            key,
-            lambda image: image.group_configs.get(group_id),
-            change,
-            validate_only=validate_only,
-        )
+    # What the cluster asks for
 
-    async def alter_client_metrics(
-        self, name: str, change: ConfigChange, *, validate_only: bool = False
-    ) -> None:
-        """The same for a subscription to clients' metrics."""
-        key = layout.client_metrics_key(name)
-        await self._alter_config(
-            key,
-            lambda image: image.client_metrics_configs.get(name),
-            change,
-            validate_only=validate_only,
-        )
+    async def settle(self) -> None:
+        """Decide on all that the newest image leaves to be decided.
 
-    async def alter_quotas(
-        self,
-        entities: Iterable[QuotaEntity],
-        change: Callable[[QuotaEntity, Mapping[str, str]], Mapping[str, str]],
-        *,
-        validate_only: bool = False,
-    ) -> dict[QuotaEntity, KafkaError | None]:
-        """The same for the quotas of many entities, each of which succeeds or fails by itself."""
+        Looking twice does nothing the second time: only what has changed since is looked at.
+        """
+        unclean = elections.by_config(self._config())
+        while (image := self._metadata.image) is not self._looked_at():
+            for topic in self._changed(image):
+                if any(each.reassigning for each in topic.partitions):
+                    await self._carry_out(_completed(topic.name))
+            count = await self._commits.carry_out_each(
+                lambda now: elections.settle(now, unclean, self._changed(now)), self._fence
+            )
+            if count:
+                log.info("%d partitions have another leader or in-sync set", count)
+            self._seen = image, self._config().unclean_leader_election_enable
 
-        def decide(image: Image, entity: QuotaEntity) -> list[Write]:
-            present = image.quotas.get(entity, Config())
-            values = change(entity, present.values)
-            return write_config(layout.quota_key(entity), present, values)
-
-        return await self._for_each(entities, decide, validate_only=validate_only)
-
-    async def _alter_config(
-        self,
-        key: str,
-        find: Callable[[Image], Config | None],
-        change: ConfigChange,
-        *,
-        validate_only: bool,
-    ) -> None:
-        def decide(image: Image) -> tuple[list[Write], None]:
-            present = find(image) or Config()
-            values = change(present.values)
-            return ([] if validate_only else write_config(key, present, values)), None
-
-        await self._carry_out(decide)
-
-    async def allocate_producer_ids(self, count: int = PRODUCER_ID_BLOCK) -> tuple[int, int]:
-        """(first, count) of a block of ids that nobody has had, or will have."""
-        for _ in range(COMMIT_TRIES_MAX):
-            entry = await self._store.get(layout.PRODUCER_IDS)
-            first = int(layout.load(entry)["block_end"]) + 1 if entry is not None else 0
-            if first + count > PRODUCER_ID_MAX:
-                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "producer ids are used up")
-            block = {"block_start": str(first), "block_end": str(first + count - 1)}
-            value = layout.dump({"version": 1, "broker": self._broker_id, **block})
-            key = layout.PRODUCER_IDS
+    async def rebalance(self) -> None:
+        """Give leadership back to preferred leaders, where too much of it is elsewhere."""
+        percentage = self._config().leader_imbalance_per_broker_percentage
+        writes = elections.rebalance(self._metadata.image, percentage)
+        if writes:
+            log.info("%d partitions go back to their preferred leaders", len(writes))
+        for start in range(0, len(writes), WRITES_AT_ONCE_MAX):
             try:
-                await self._commit(
-                    [Put(key, value, entry.version) if entry else Create(key, value)]
-                )
-            except Conflict:
-                continue
-            return first, count
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+                chunk = writes[start : start + WRITES_AT_ONCE_MAX]
+                await self._commits.commit(chunk, self._fence)
+            except Conflict as conflict:  # the next round has another look
+                log.info("not rebalanced: %s", conflict)
+                return
 
-    async def _for_each(
-        self,
-        names: Iterable[Name],
-        decide_one: Callable[[Image, Name], list[Write]],
-        *,
-        validate_only: bool,
-    ) -> dict[Name, KafkaError | None]:
-        """Decide on each name by itself, commit what came out of it all together."""
+    def _looked_at(self) -> Image | None:
+        return None if self._seen is None else self._seen[0]
 
-        def decide(image: Image) -> tuple[list[Write], dict[Name, KafkaError | None]]:
-            results: dict[Name, KafkaError | None] = {}
-            writes: list[Write] = []
-            for name in names:
-                try:
-                    writes.extend(decide_one(image, name))
-                    results[name] = None
-                except KafkaError as error:
-                    results[name] = error
-            return ([] if validate_only else writes), results
-
-        return await self._carry_out(decide)
+    def _changed(self, image: Image) -> Iterable[Topic]:
+        """The topics of which something may have to be decided."""
+        if self._seen is None:
+            return image.topics.values()
+        seen, unclean = self._seen
+        if (
+            seen.brokers is not image.brokers
+            or unclean != self._config().unclean_leader_election_enable
+        ):
+            return image.topics.values()
+        known = seen.topics
+        return [topic for name, topic in image.topics.items() if known.get(name) is not topic]
 
     async def _carry_out(self, decide: Decision[Result]) -> Result:
-        """Decide, commit, publish; decide anew if somebody else was faster."""
-        for _ in range(COMMIT_TRIES_MAX):
-            writes, result = decide(self._metadata.image)
-            try:
-                await self._commit(writes)
-            except Conflict as conflict:
-                log.info("deciding anew: %s", conflict)
-                await self._metadata.refresh()
-                continue
-            return result
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "metadata changes too fast to keep up")
+        return await self._commits.carry_out(decide, self._fence)
 
-    async def _commit(self, writes: Sequence[Write]) -> None:
-        """With every commit the epoch is checked: a controller of old changes nothing more."""
-        if not writes:
-            return
-        if self._hold is None or self._hold.lost.is_set():
+    def _fence(self) -> Check:
+        if not self.active:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
-        writes = [Check(layout.CONTROLLER_EPOCH, self._epoch_version), *writes]
-        try:
-            versions = await self._store.commit(writes)
-        except Conflict as conflict:
-            if conflict.key == layout.CONTROLLER_EPOCH:
-                raise KafkaError(ErrorCode.NOT_CONTROLLER) from conflict
-            raise
-        except StoreError as error:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        self._metadata.apply(_changes(writes, versions))
+        return Check(layout.CONTROLLER_EPOCH, self._epoch_version)
 
     def _throw(self) -> Dice:
         count = max(1, len(self._metadata.image.brokers))
@@ -320,12 +298,9 @@ class Controller:
         )
 
 
-def _changes(writes: Sequence[Write], versions: Sequence[int]) -> Iterable[Change]:
-    for write, version in zip(writes, versions, strict=True):
-        match write:
-            case Create(key, value) | Put(key, value):
-                yield Change(key, Entry(value, version))
-            case Delete(key):
-                yield Change(key, None)
-            case Check():
-                pass
+def _completed(name: str) -> Decision[None]:
+    def decide(image: Image) -> tuple[list[Write], None]:
+        topic = image.topics.get(name)
+        return ([] if topic is None else reassignment.complete(image, topic)), None
+
+    return decide

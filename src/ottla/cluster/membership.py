@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from ottla.cluster import layout
 from ottla.cluster.image import Broker
@@ -43,6 +43,10 @@ def random_uuid(urandom: Urandom = os.urandom) -> bytes:
             return bytes(raw)
 
 
+async def _nothing_to_leave() -> None:
+    """A broker's first life, or a test's."""
+
+
 class Membership:
     """This broker among the others, from `register` to `leave`."""
 
@@ -61,24 +65,36 @@ class Membership:
         listeners: tuple[Listener, ...],
         rack: str | None,
         now_ms: int,
+        step_back: Callable[[], Awaitable[None]] = _nothing_to_leave,
     ) -> Membership:
-        """Become visible. DUPLICATE_BROKER_REGISTRATION if a live broker has this id already."""
-        epoch = await _next_epoch(store, broker_id)
-        broker = Broker(broker_id, epoch, listeners, rack)
+        """Become visible. DUPLICATE_BROKER_REGISTRATION if a live broker has this id already.
+
+        `step_back` makes it leave what an earlier life of it held, after the epoch was counted up
+        (so that nobody can add that life to anything any more) and before others see this one.
+        """
         key = layout.broker_key(broker_id)
+        if await store.get(key) is not None:  # before anything is taken away from the other one
+            raise _duplicate(broker_id)
+        epoch = await _next_epoch(store, broker_id)
+        await step_back()
+        broker = Broker(broker_id, epoch, listeners, rack)
         try:
             hold = await store.hold(key, layout.dump_broker(broker, now_ms))
         except Conflict:
-            raise KafkaError(
-                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-                f"a broker with node.id {broker_id} is already part of this cluster",
-            ) from None
+            raise _duplicate(broker_id) from None
         metadata.apply([Change(key, hold.entry)])
         return cls(broker, hold, metadata)
 
     async def leave(self) -> None:
         await self.hold.release()
         self._metadata.apply([Change(self.hold.key, None)])
+
+
+def _duplicate(broker_id: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+        f"a broker with node.id {broker_id} is already part of this cluster",
+    )
 
 
 async def _next_epoch(store: MetaStore, broker_id: int) -> int:

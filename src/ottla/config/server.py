@@ -78,6 +78,9 @@ class ServerConfig:
     max_request_partition_size_limit: int
     replica_high_watermark_checkpoint_interval_ms: int
     replica_lag_time_max_ms: int
+    auto_leader_rebalance_enable: bool
+    leader_imbalance_check_interval_seconds: int
+    leader_imbalance_per_broker_percentage: int
     producer_id_expiration_ms: int
     producer_id_expiration_check_interval_ms: int
 

@@ -43,7 +43,7 @@ async def _alter(ctx: Context, request: AlterClientQuotasRequest) -> AlterClient
         else:
             wishes[entity] = [(each.key, each.value, each.remove) for each in entry.ops]
     try:
-        results |= await ctx.broker.controller.alter_quotas(
+        results |= await ctx.broker.settings.alter_quotas(
             wishes,
             lambda entity, present: altered(entity, present, wishes[entity]),
             validate_only=request.validate_only,

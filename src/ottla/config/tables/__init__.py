@@ -7,6 +7,7 @@ from ottla.config.tables.accepted_cluster import CLUSTER
 from ottla.config.tables.accepted_groups import NEWER_GROUPS
 from ottla.config.tables.accepted_security import SECURITY
 from ottla.config.tables.consumer_groups import CONSUMER_GROUPS
+from ottla.config.tables.controller import CONTROLLER
 from ottla.config.tables.general import GENERAL
 from ottla.config.tables.groups import GROUPS
 from ottla.config.tables.logs import LOGS
@@ -24,7 +25,9 @@ def accepted(
 
 BROKER_CONFIGS: dict[str, Definition] = {
     definition.name: definition
-    for definition in GENERAL + LOGS + GROUPS + CONSUMER_GROUPS + SHARES + TRANSACTIONS
+    for definition in (
+        GENERAL + CONTROLLER + LOGS + GROUPS + CONSUMER_GROUPS + SHARES + TRANSACTIONS
+    )
 }
 for _row in CLUSTER + NEWER_GROUPS + SECURITY:
     BROKER_CONFIGS[_row[0]] = accepted(*_row)

@@ -71,9 +71,6 @@ REPLICATION: list[Row] = [
     ("fetch.purgatory.purge.interval.requests", INT, 1000, None),
     ("producer.purgatory.purge.interval.requests", INT, 1000, None),
     ("delete.records.purgatory.purge.interval.requests", INT, 1, None),
-    ("auto.leader.rebalance.enable", BOOLEAN, True, None),
-    ("leader.imbalance.check.interval.seconds", LONG, 300, ONE),
-    ("leader.imbalance.per.broker.percentage", INT, 10, None),
     ("security.inter.broker.protocol", STRING, "PLAINTEXT", None),
 ]
 

@@ -1,0 +1,31 @@
+"""What a broker decides about itself, when it goes and when it comes back.
+
+It needs no controller for that: the decisions are those which the controller would make, and
+every write says which state it replaces.
+"""
+
+from __future__ import annotations
+
+from ottla.cluster.commits import Commits
+from ottla.cluster.decisions_elections import broker_gone, broker_leaving
+from ottla.cluster.metadata import Metadata
+
+
+async def step_back(commits: Commits, metadata: Metadata, broker_id: int) -> None:
+    """Leave every in-sync set of which this broker is not the only member, and lead nothing.
+
+    For a broker that comes to life: it may have lost the end of its logs, or been restarted faster
+    than anybody noticed. What its last life was added to before must be seen, so all is read anew.
+    """
+    await metadata.refresh()
+    await commits.carry_out_each(lambda image: broker_gone(image, broker_id))
+
+
+async def hand_over(commits: Commits, broker_id: int) -> None:
+    """Let others lead what they can, before this broker stops."""
+    await commits.carry_out_each(lambda image: broker_leaving(image, broker_id))
+
+
+async def leave_sets(commits: Commits, broker_id: int) -> None:
+    """Let nobody wait for this broker any more: its last act before it is gone."""
+    await commits.carry_out_each(lambda image: broker_gone(image, broker_id))

@@ -1,0 +1,351 @@
+"""Several brokers on one store: one of them is the controller, whatever happens to the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+
+from ottla.cluster import layout
+from ottla.cluster.campaign import Campaign
+from ottla.cluster.commits import Commits
+from ottla.cluster.controller import Controller
+from ottla.cluster.decisions import NewTopic
+from ottla.cluster.decisions_elections import Election
+from ottla.cluster.embedded import EmbeddedStore
+from ottla.cluster.handover import hand_over, leave_sets, step_back
+from ottla.cluster.image import NO_LEADER, Image
+from ottla.cluster.membership import Membership
+from ottla.cluster.metadata import Metadata
+from ottla.cluster.store import ANY_VERSION, Put
+from ottla.config import Listener, ServerConfig
+from ottla.errors import ErrorCode, KafkaError
+
+PATIENCE_S = 5.0
+
+
+class Member:
+    """A broker's cluster side."""
+
+    def __init__(self, store: EmbeddedStore, broker_id: int, **configs: str) -> None:
+        self.id = broker_id
+        self.session = store.session()
+        self.config = ServerConfig({key.replace("_", "."): each for key, each in configs.items()})
+        self.metadata = Metadata(self.session)
+        self.commits = Commits(self.session, self.metadata)
+        self.now_ms = 0
+        self.controller = Controller(
+            self.session,
+            self.metadata,
+            self.commits,
+            broker_id=broker_id,
+            config=lambda: self.config,
+        )
+        self.campaign = Campaign(
+            self.controller,
+            self.metadata,
+            broker_id=broker_id,
+            config=lambda: self.config,
+            now_ms=lambda: self.now_ms,
+        )
+
+    @property
+    def image(self) -> Image:
+        return self.metadata.image
+
+    async def start(self) -> None:
+        await self.metadata.start()
+        await self.register()
+        await self.campaign.start()
+
+    async def register(self) -> None:
+        self.membership = await Membership.register(
+            self.session,
+            self.metadata,
+            broker_id=self.id,
+            listeners=(Listener("PLAINTEXT", "127.0.0.1", 9092 + self.id, "PLAINTEXT"),),
+            rack=None,
+            now_ms=0,
+            step_back=lambda: step_back(self.commits, self.metadata, self.id),
+        )
+
+    async def stop(self) -> None:
+        await hand_over(self.commits, self.id)
+        await leave_sets(self.commits, self.id)
+        await self.campaign.stop()
+        await self.membership.leave()
+        await self.metadata.stop()
+        await self.session.close()
+
+    async def crash(self) -> None:
+        await self.campaign.halt()
+        await self.metadata.stop()
+        await self.session.close()
+
+    def told(self, index: int = 0) -> tuple[int, int, tuple[int, ...]]:
+        partition = self.image.topics["t"].partitions[index]
+        return partition.leader, partition.leader_epoch, partition.isr
+
+    async def create(self, *replicas: tuple[int, ...]) -> None:
+        wish = NewTopic("t", assignment=dict(enumerate(replicas)))
+        result = (await self.controller.create_topics([wish]))["t"]
+        assert not isinstance(result, KafkaError), result
+
+
+class House:
+    def __init__(self, count: int = 3, **configs: str) -> None:
+        self.store = EmbeddedStore(None)
+        self.configs = configs
+        self.members = {each: Member(self.store, each, **configs) for each in range(1, count + 1)}
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self.members.values())
+
+    def __getitem__(self, broker_id: int) -> Member:
+        return self.members[broker_id]
+
+    async def crash(self, broker_id: int) -> None:
+        await self.members.pop(broker_id).crash()
+
+    async def join(self, broker_id: int) -> Member:
+        member = self.members[broker_id] = Member(self.store, broker_id, **self.configs)
+        await member.start()
+        return member
+
+    @property
+    def rulers(self) -> list[int]:
+        return [each.id for each in self.members.values() if each.controller.active]
+
+
+def run(scenario: Callable[[House], Awaitable[None]], count: int = 3, **configs: str) -> None:
+    async def session() -> None:
+        house = House(count, **configs)
+        for member in house.members.values():
+            await member.start()
+        await until(lambda: all(len(each.image.brokers) == count for each in house))
+        await scenario(house)
+        for member in house.members.values():
+            await member.stop()
+        await house.store.close()
+
+    asyncio.run(session())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
+def test_the_first_one_is_the_controller_and_the_others_know_it() -> None:
+    async def scenario(house: House) -> None:
+        assert house.rulers == [1]
+        await until(lambda: all(each.image.controller_id == 1 for each in house))
+        with pytest.raises(KafkaError) as caught:
+            await house[2].create((1,))
+        assert caught.value.code is ErrorCode.NOT_CONTROLLER
+
+    run(scenario)
+
+
+def test_when_the_controller_dies_another_takes_over_and_elects() -> None:
+    async def scenario(house: House) -> None:
+        await house[1].create((1, 2, 3), (3, 2, 1))
+        await house.crash(1)
+        await until(lambda: len(house.rulers) == 1 and house[2].told()[0] == 2)
+        assert house[2].told(0) == (2, 1, (2, 3))
+        assert house[2].told(1) == (3, 0, (3, 2))
+        assert house[2].image.controller_epoch == 2
+
+    run(scenario)
+
+
+def test_a_controller_that_lost_its_key_campaigns_again() -> None:
+    async def scenario(house: House) -> None:
+        await house.store.delete(layout.CONTROLLER, version=ANY_VERSION)
+        await until(lambda: len(house.rulers) == 1)
+        first = house.rulers[0]
+        await house.store.delete(layout.CONTROLLER, version=ANY_VERSION)
+        await until(lambda: house[1].image.controller_epoch == 3 and len(house.rulers) == 1)
+        assert first in house.members
+
+    run(scenario)
+
+
+def test_a_controller_that_was_overtaken_changes_nothing() -> None:
+    """Its key is gone and it has not noticed: the epoch tells."""
+
+    async def scenario(house: House) -> None:
+        entry = await house.store.get(layout.CONTROLLER_EPOCH)
+        assert entry is not None
+        await house.store.put(layout.CONTROLLER_EPOCH, b"99", version=entry.version)
+        with pytest.raises(KafkaError) as caught:
+            await house[1].create((1,))
+        assert caught.value.code is ErrorCode.NOT_CONTROLLER
+        assert "t" not in house[1].image.topics
+
+    run(scenario, 1)
+
+
+def test_a_controller_that_is_no_member_any_more_resigns() -> None:
+    async def scenario(house: House) -> None:
+        await house.store.delete(layout.broker_key(1), version=ANY_VERSION)
+        await until(lambda: house.rulers in ([2], [3]))
+        await house[1].register()
+
+    run(scenario)
+
+
+def test_a_broker_that_comes_back_is_in_no_set_until_it_has_caught_up() -> None:
+    async def scenario(house: House) -> None:
+        await house[1].create((2, 3), (3, 2))
+        await house.crash(2)
+        member = await house.join(2)  # before anybody looked
+        assert member.told(0) == (3, 1, (3,))
+        assert member.told(1) == (3, 0, (3,))
+
+    run(scenario)
+
+
+def test_the_last_in_sync_replica_leads_again_when_it_is_back() -> None:
+    async def scenario(house: House) -> None:
+        await house[1].create((2, 3))
+        await house.crash(3)
+        await until(lambda: house[1].told() == (2, 0, (2,)))
+        await house.crash(2)
+        await until(lambda: house[1].told() == (NO_LEADER, 1, (2,)))
+        await house.join(3)
+        await house.join(2)
+        await until(lambda: house[1].told() == (2, 2, (2,)))
+
+    run(scenario)
+
+
+def test_a_broker_that_stops_cleanly_hands_over_first() -> None:
+    async def scenario(house: House) -> None:
+        await house[1].create((1, 2), (2, 1))
+        await house.members.pop(1).stop()
+        await until(lambda: len(house.rulers) == 1)
+        assert house[2].told(0) == (2, 1, (2,))
+        assert house[2].told(1) == (2, 0, (2,))
+
+    run(scenario)
+
+
+def test_two_brokers_of_one_id_do_not_disturb_each_other() -> None:
+    async def scenario(house: House) -> None:
+        await house[1].create((2, 3))
+        other = Member(house.store, 2)
+        await other.metadata.start()
+        with pytest.raises(KafkaError) as caught:
+            await other.register()
+        assert caught.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        await other.crash()
+        assert house[1].told() == (2, 0, (2, 3))
+
+    run(scenario)
+
+
+def test_reassignments_end_when_the_new_ones_are_in_sync_whoever_rules_then() -> None:
+    async def scenario(house: House) -> None:
+        await house[1].create((1, 2))
+        results = await house[1].controller.reassign({"t": {0: (3, 2)}, "u": {0: (1,)}})
+        assert results["t", 0] is None
+        missing = results["u", 0]
+        assert missing is not None
+        assert missing.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await house.crash(1)
+        await until(lambda: house[2].told() == (2, 1, (2,)))
+        assert house[2].image.topics["t"].partitions[0].reassigning
+        state = layout.dump_state(2, 1, (2, 3), 1)
+        await house.store.commit([Put(layout.state_key("t", 0), state, ANY_VERSION)])
+        await until(lambda: not house[2].image.topics["t"].partitions[0].reassigning)
+        assert house[2].image.topics["t"].partitions[0].replicas == (3, 2)
+
+    run(scenario)
+
+
+def test_preferred_leaders_come_back_by_request_and_in_time() -> None:
+    async def scenario(house: House) -> None:
+        ruler = house[1]
+        await ruler.create((2, 1), (2, 1))
+        for index in (0, 1):
+            state = layout.dump_state(1, 0, (1, 2), 1)
+            await house.store.commit([Put(layout.state_key("t", index), state, ANY_VERSION)])
+        await until(lambda: ruler.told(1)[0] == 1)
+        results = await ruler.controller.elect_leaders([("t", 0), ("t", 7)], Election.PREFERRED)
+        assert results["t", 0] is None
+        assert results["t", 7] is not None
+        assert ruler.told(0) == (2, 1, (1, 2))
+        assert ruler.told(1) == (1, 0, (1, 2))
+        ruler.now_ms = 300_000
+        await until(lambda: ruler.told(1) == (2, 1, (1, 2)))
+
+    run(scenario)
+
+
+def test_rebalance_can_be_switched_off() -> None:
+    async def scenario(house: House) -> None:
+        await house[1].create((2, 1))
+        state = layout.dump_state(1, 0, (1, 2), 1)
+        await house.store.commit([Put(layout.state_key("t", 0), state, ANY_VERSION)])
+        house[1].now_ms = 900_000
+        await asyncio.sleep(0.05)
+        assert house[1].told() == (1, 0, (1, 2))
+
+    run(scenario, auto_leader_rebalance_enable="false")
+
+
+def test_unclean_elections_follow_the_config() -> None:
+    async def scenario(house: House) -> None:
+        await house[1].create((2, 3))
+        await house.crash(3)
+        await until(lambda: house[1].told() == (2, 0, (2,)))
+        await house.join(3)
+        await house.crash(2)
+        await until(lambda: house[1].told() == (3, 1, (3,)))
+
+    run(scenario, unclean_leader_election_enable="true")
+
+
+def test_a_broker_that_is_unregistered_is_forgotten_or_registers_anew() -> None:
+    async def scenario(house: House) -> None:
+        ruler = house[1].controller
+        with pytest.raises(KafkaError) as caught:
+            await ruler.unregister(9)
+        assert caught.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
+        await ruler.unregister(3)
+        await until(lambda: house[3].membership.hold.lost.is_set())
+        await house[3].register()
+        assert house[3].image.brokers[3].epoch == 2
+        await house.crash(2)
+        await until(lambda: 2 not in house[1].image.brokers)
+        await ruler.unregister(2)
+        with pytest.raises(KafkaError):
+            await ruler.unregister(2)
+
+    run(scenario)
+
+
+def test_many_partitions_are_settled_in_commits_of_a_bounded_size() -> None:
+    async def scenario(house: House) -> None:
+        await house[1].create(*[(2, 3)] * 1200)
+        await house.crash(2)
+        await until(lambda: house[1].told(1199) == (3, 1, (3,)))
+        assert all(house[1].told(index) == (3, 1, (3,)) for index in range(1200))
+
+    run(scenario)
+
+
+def test_a_conflict_with_another_broker_is_decided_anew() -> None:
+    async def scenario(house: House) -> None:
+        await house[1].create((1, 2, 3))
+        house[1].metadata.apply([])  # nothing: broker 1 hears of the next change only by the store
+        state = layout.dump_state(1, 0, (1, 3), 1)
+        await house.store.commit([Put(layout.state_key("t", 0), state, ANY_VERSION)])
+        results = await house[1].controller.reassign({"t": {0: (3, 1)}})  # no turn of the loop yet
+        assert results["t", 0] is None
+        assert house[1].told() == (1, 0, (1, 3))
+
+    run(scenario)
