@@ -42,6 +42,10 @@ HOT = [
     "broker/handlers/fetch",
     "net/outbound",
     "net/inbound",
+    "metrics",
+    "broker/metrics/traffic",
+    "broker/metrics/meters",
+    "broker/metrics/requests",
     "spark/columns",
 ]
 

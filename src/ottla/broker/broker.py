@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.cleaning import Cleaning
 from ottla.broker.connection_rates import ConnectionRates
@@ -47,12 +47,16 @@ from ottla.coordinator.keys import OFFSETS_TOPIC
 from ottla.coordinator.share.records import STATE_TOPIC
 from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
 from ottla.errors import ErrorCode, KafkaError
+from ottla.net.inbound import Application
 from ottla.net.server import Server
 from ottla.replica.partitions import Partitions
 from ottla.storage.directory import LogDir
 from ottla.storage.log import LogConfig
 from ottla.storage.store import LogStore
 from ottla.wire.connection import Request
+
+if TYPE_CHECKING:  # imported where metrics.port is set
+    from ottla.broker.metrics.page import Metrics
 
 JOURNAL: Final = "ottla-metadata.journal"
 STOP_GRACE_S: Final = 5.0
@@ -88,6 +92,8 @@ class Broker:
         self.connection_rates = ConnectionRates(config)
         self.telemetry = Telemetry()
         self.neighbours = Neighbours(self)
+        self.metrics_port: int | None = None  # as bound
+        self._metrics: Metrics | None = None
         self._stopping = False
         self._shared_store = meta_store
         self._meta_store: MetaStore
@@ -131,6 +137,7 @@ class Broker:
             self._server = self._bind()
             undo.callback(self._server.stop_accepting)
             await self._open(now_ms, undo)
+            await self._serve_metrics()
             undo.pop_all()
         self._housekeep()
         self._cleaning = Cleaning(self)
@@ -223,6 +230,8 @@ class Broker:
     async def _cease(self, grace_s: float) -> None:
         """What runs on its own ends, here as in `crash`."""
         await self._server.stop(grace_s)
+        if self._metrics is not None:
+            await self._metrics.stop()
         await self._cleaning.stop()
         self.connection_rates.stop()
         await self._housekeeping.stop()
@@ -257,7 +266,7 @@ class Broker:
     def _bind(self) -> Server:
         config = self.config
         server = Server(
-            self,
+            self._application(),
             frame_bytes_max=config.socket_request_max_bytes,
             connections_max=config.max_connections,
             connections_per_ip_max=config.max_connections_per_ip,
@@ -277,6 +286,28 @@ class Broker:
             raise OSError(error.errno, f"cannot listen on {each}: {error.strerror}") from error
         self.listeners = tuple(bound)
         return server
+
+    def _application(self) -> Application:
+        """What the server serves: this broker, or one that counts in front of it."""
+        if self.config.metrics_port is None:
+            return self
+        from ottla.broker.metrics.page import Metrics
+
+        self._metrics = Metrics(self)
+        return self._metrics.app
+
+    async def _serve_metrics(self) -> None:
+        if self._metrics is None or self.config.metrics_port is None:
+            return
+        host, port = self.config.metrics_host, self.config.metrics_port
+        if host is None:
+            host = self.config.listeners[0].host
+        try:
+            self.metrics_port = await self._metrics.start(host, port)
+        except OSError as error:
+            message = f"metrics.port: cannot listen on {host}:{port}: {error.strerror}"
+            raise OSError(error.errno, message) from error
+        log.info("metrics on http://%s:%d/metrics", host or "*", self.metrics_port)
 
     def _open_logs(self, cluster: str, now_ms: int) -> LogStore:
         topics = self.image.topics.values()

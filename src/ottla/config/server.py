@@ -189,6 +189,8 @@ class ServerConfig:
     controller_quota_window_size_seconds: int
 
     zookeeper_connect: str | None
+    metrics_port: int | None
+    metrics_host: str | None
     ottla_metadata_sync_enable: bool
 
     def __init__(

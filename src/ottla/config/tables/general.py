@@ -311,6 +311,21 @@ OTTLA = [
         " of several. Unset, it is alone and keeps its metadata in its first log directory.",
     ),
     D(
+        "metrics.port",
+        INT,
+        None,
+        between(0, 65535),
+        "Serve metrics for Prometheus on this port (/metrics); 0 takes any free one, and the log"
+        " says which. Unset, there are none, and nothing is counted.",
+    ),
+    D(
+        "metrics.host",
+        STRING,
+        None,
+        None,
+        "Where metrics.port listens; unset, where the first of the listeners does.",
+    ),
+    D(
         "ottla.metadata.sync.enable",
         BOOLEAN,
         True,

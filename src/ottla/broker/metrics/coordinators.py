@@ -1,0 +1,71 @@
+"""What this broker coordinates: groups, offsets, transactions; and fetch sessions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ottla.metrics import Family, Sample, by_label, gauge
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+KINDS = ("classic", "consumer", "share")
+
+
+def families(broker: Broker) -> Iterator[Family]:
+    shards = list(broker.groups.coordinator.shards.values())
+    states = Counter(
+        (group.kind, group.state_name) for shard in shards for group in shard.groups.values()
+    )
+    kinds: Counter[str] = Counter()
+    for (kind, _), count in states.items():
+        kinds[kind] += count
+    yield by_label(
+        "kafka_server_group_coordinator_metrics_group_count",
+        "gauge",
+        "Groups that this broker coordinates, by their protocol.",
+        "protocol",
+        [(kind, kinds[kind]) for kind in KINDS],
+    )
+    yield Family(
+        "ottla_groups",
+        "gauge",
+        "The same, by protocol and state.",
+        [
+            Sample({"protocol": kind, "state": state}, count)
+            for (kind, state), count in sorted(states.items())
+        ],
+    )
+    yield gauge(
+        "kafka_coordinator_group_groupmetadatamanager_numoffsets",
+        "Offsets that groups have committed here.",
+        sum(
+            len(partitions)
+            for shard in shards
+            for topics in shard.offsets.by_group.values()
+            for partitions in topics.values()
+        ),
+    )
+    yield from _transactions(broker)
+    yield gauge(
+        "kafka_server_fetchsessioncache_numincrementalfetchsessions",
+        "Fetch sessions that are kept.",
+        len(broker.fetch_sessions),
+    )
+
+
+def _transactions(broker: Broker) -> Iterator[Family]:
+    states = Counter(
+        each.state.title
+        for shard in broker.transactions.coordinator.shards.values()
+        for each in shard.transactions.values()
+    )
+    yield by_label(
+        "ottla_transactions",
+        "gauge",
+        "Transactional ids that this broker coordinates, by the state of their transaction.",
+        "state",
+        sorted(states.items()),
+    )

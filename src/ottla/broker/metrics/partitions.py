@@ -1,0 +1,153 @@
+"""Partitions of this broker: led or followed, in sync or not, and how large their logs are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.cluster.image import Image, Partition, Topic
+from ottla.metrics import Family, Labels, Sample, by_label, gauge
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+MIN_ISR = "min.insync.replicas"
+
+
+class Held(NamedTuple):
+    """How many partitions this broker has a part in, and of how many that is to be said."""
+
+    replicas: int = 0
+    led: int = 0
+    under_replicated: int = 0
+    under_min_isr: int = 0
+    at_min_isr: int = 0
+    reassigning: int = 0
+
+
+def families(broker: Broker) -> Iterator[Family]:
+    image, node_id = broker.image, broker.node_id
+    held = count(image, node_id, broker.config.min_insync_replicas)
+    offline = sum(
+        broker.partitions.is_offline(topic.name, each.index)
+        for topic in image.topics.values()
+        for each in topic.partitions
+        if node_id in each.replicas
+    )
+    name = "kafka_server_replicamanager"
+    for field, value, help in (
+        ("partitioncount", held.replicas, "Replicas on this broker, led and followed."),
+        ("leadercount", held.led, "Partitions that this broker leads."),
+        (
+            "underreplicatedpartitions",
+            held.under_replicated,
+            "Partitions led here of which a replica is not in sync.",
+        ),
+        (
+            "underminisrpartitioncount",
+            held.under_min_isr,
+            "Partitions led here with fewer in sync than min.insync.replicas: acks=all fails.",
+        ),
+        (
+            "atminisrpartitioncount",
+            held.at_min_isr,
+            "Partitions led here with just min.insync.replicas in sync.",
+        ),
+        ("reassigningpartitions", held.reassigning, "Partitions led here that are being moved."),
+        ("offlinereplicacount", offline, "Replicas here whose log directory has failed."),
+    ):
+        yield gauge(f"{name}_{field}", help, value)
+    yield _by_partition(image, node_id)
+    yield from _logs(broker)
+
+
+def count(image: Image, node_id: int, min_isr_default: int) -> Held:
+    replicas = led = under = under_min = at_min = reassigning = 0
+    for topic in image.topics.values():
+        min_isr = int(topic.configs.get(MIN_ISR, min_isr_default))
+        for each in topic.partitions:
+            if node_id in each.replicas:
+                replicas += 1
+            if each.leader != node_id:
+                continue
+            led += 1
+            in_sync = len(each.isr)
+            under += is_under_replicated(each)
+            under_min += in_sync < min(min_isr, len(each.replicas))
+            at_min += in_sync == min_isr
+            reassigning += is_reassigning(each)
+    return Held(replicas, led, under, under_min, at_min, reassigning)
+
+
+def is_under_replicated(partition: Partition) -> bool:
+    """One that is being moved needs as many as it shall have, not those that come in addition."""
+    adding = getattr(partition, "adding", ())
+    wanted = len(partition.replicas) - len(adding)
+    return len(partition.isr) < wanted
+
+
+def is_reassigning(partition: Partition) -> bool:
+    return bool(getattr(partition, "adding", ()) or getattr(partition, "removing", ()))
+
+
+def _by_partition(image: Image, node_id: int) -> Family:
+    def samples() -> Iterator[Sample]:
+        for topic in image.topics.values():
+            for each in topic.partitions:
+                if each.leader == node_id:
+                    yield Sample(_labels(topic, each.index), int(is_under_replicated(each)))
+
+    return Family(
+        "kafka_cluster_partition_underreplicated",
+        "gauge",
+        "1 for a partition led here of which a replica is not in sync.",
+        samples(),
+    )
+
+
+def _labels(topic: Topic, index: int) -> Labels:
+    return {"topic": topic.name, "partition": str(index)}
+
+
+def _logs(broker: Broker) -> Iterator[Family]:
+    logs = [
+        (each.log, {"topic": each.topic, "partition": str(each.index)})
+        for each in broker.partitions
+    ]
+    name = "kafka_log_log"
+    yield Family(
+        f"{name}_size",
+        "gauge",
+        "Bytes of a log, without its indexes.",
+        (Sample(labels, log.size) for log, labels in logs),
+    )
+    yield Family(
+        f"{name}_numlogsegments",
+        "gauge",
+        "Segments of a log.",
+        (Sample(labels, len(log.segments)) for log, labels in logs),
+    )
+    yield Family(
+        f"{name}_logstartoffset",
+        "gauge",
+        "The first offset that a log still has.",
+        (Sample(labels, log.start_offset) for log, labels in logs),
+    )
+    yield Family(
+        f"{name}_logendoffset",
+        "gauge",
+        "The offset that the next record will get.",
+        (Sample(labels, log.end_offset) for log, labels in logs),
+    )
+    yield gauge(
+        "kafka_log_logmanager_offlinelogdirectorycount",
+        "Log directories that have failed.",
+        sum(each.offline for each in broker.store.dirs),
+    )
+    yield by_label(
+        "kafka_log_logmanager_logdirectoryoffline",
+        "gauge",
+        "1 for a log directory that has failed.",
+        "logDirectory",
+        [(each.path, int(each.offline)) for each in broker.store.dirs],
+    )

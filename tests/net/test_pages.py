@@ -1,0 +1,162 @@
+"""Pages over HTTP: what is served, and what those get who misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import logging
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from ottla.net import pages
+from ottla.net.loop import run
+from ottla.net.pages import Page, PageServer
+
+Answer = tuple[int, dict[str, str], bytes]
+
+
+def serve(
+    act: Callable[[PageServer, int], Awaitable[None]],
+    make: Callable[[], Awaitable[Page]] | None = None,
+    host: str = "127.0.0.1",
+) -> None:
+    async def hello() -> Page:
+        return Page("text/plain", b"hello\n")
+
+    async def play() -> None:
+        server = PageServer({"/hello": make or hello})
+        port = await server.start(host, 0)
+        try:
+            await act(server, port)
+        finally:
+            await server.stop()
+
+    run(play())
+
+
+async def ask(port: int, method: str = "GET", path: str = "/hello") -> Answer:
+    def call() -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection.request(method, path)
+        response = connection.getresponse()
+        answer = response.status, dict(response.getheaders()), response.read()
+        connection.close()
+        return answer
+
+    return await asyncio.to_thread(call)
+
+
+def test_a_page_is_made_anew_for_each_who_asks() -> None:
+    made = []
+
+    async def make() -> Page:
+        made.append(1)
+        return Page("text/plain", b"x" * 3_000_000)  # more than a socket takes at once
+
+    async def act(server: PageServer, port: int) -> None:
+        for count in (1, 2):
+            status, headers, body = await ask(port, path="/hello?why=not")
+            assert (status, len(body)) == (200, 3_000_000)
+            assert headers["Content-Type"] == "text/plain"
+            assert len(made) == count
+
+    serve(act, make)
+
+
+def test_an_empty_host_is_every_interface() -> None:
+    async def act(server: PageServer, port: int) -> None:
+        assert (await ask(port))[0] == 200
+
+    serve(act, host="")
+
+
+def test_head_has_the_length_and_no_body() -> None:
+    async def act(server: PageServer, port: int) -> None:
+        status, headers, body = await ask(port, "HEAD")
+        assert (status, headers["Content-Length"], body) == (200, "6", b"")
+
+    serve(act)
+
+
+def test_others_are_told_what_is_wrong() -> None:
+    async def act(server: PageServer, port: int) -> None:
+        assert (await ask(port, path="/"))[0] == 404
+        assert (await ask(port, "POST"))[0] == 405
+
+    serve(act)
+
+
+def test_a_page_that_cannot_be_made_is_an_error_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def make() -> Page:
+        raise ZeroDivisionError
+
+    async def act(server: PageServer, port: int) -> None:
+        with caplog.at_level(logging.ERROR, "ottla.net"):
+            assert (await ask(port))[0] == 500
+
+    serve(act, make)
+    assert "/hello could not be made" in caplog.text
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /hello HTTP/1.1\r\n", b"x" * 40_000])
+def test_who_does_not_ask_in_time_is_hung_up_on(
+    said: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "REQUEST_TIMEOUT_S", 0.05)
+
+    async def act(server: PageServer, port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(said)
+        with contextlib.suppress(ConnectionResetError):  # with bytes of ours that nobody read
+            assert await asyncio.wait_for(reader.read(), 10) == b""
+        writer.close()
+        assert (await ask(port))[0] == 200
+
+    serve(act)
+
+
+def test_too_many_at_once_are_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "CONNECTIONS_MAX", 1)
+    gate = asyncio.Event()
+
+    async def make() -> Page:
+        await gate.wait()
+        return Page("text/plain", b"late")
+
+    async def act(server: PageServer, port: int) -> None:
+        first = asyncio.create_task(ask(port))
+        await asyncio.sleep(0.1)
+        assert (await ask(port))[0] == 503
+        gate.set()
+        assert (await first)[2] == b"late"
+
+    serve(act, make)
+
+
+def test_a_stop_ends_those_under_way() -> None:
+    async def make() -> Page:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    async def act(server: PageServer, port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /hello HTTP/1.1\r\n\r\n")
+        await asyncio.sleep(0.05)
+        await asyncio.wait_for(server.stop(), 5)
+        with pytest.raises((ConnectionError, EOFError)):
+            assert await reader.readexactly(1)
+        writer.close()
+
+    serve(act, make)
+
+
+def test_a_port_in_use_is_an_oserror() -> None:
+    async def act(server: PageServer, port: int) -> None:
+        with pytest.raises(OSError):
+            await PageServer({}).start("127.0.0.1", port)
+
+    serve(act)
