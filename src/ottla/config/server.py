@@ -170,6 +170,7 @@ class ServerConfig:
     share_coordinator_state_topic_prune_interval_ms: int
     share_coordinator_snapshot_update_records_per_snapshot: int
     share_coordinator_load_buffer_size: int
+    share_coordinator_write_timeout_ms: int
 
     transaction_state_log_num_partitions: int
     transaction_state_log_replication_factor: int

@@ -31,6 +31,7 @@ own) and group metadata as v3; so do we.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from ottla.coordinator.consumer.records import KEY_TYPES as CONSUMER_KEY_TYPES
@@ -39,6 +40,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.primitives import READ_ERRORS, ZERO_UUID, MalformedError
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
+PLACES_MAX: Final = 1_000  # groups whose partition is known by heart
 STRING_SIZE_MAX: Final = 0x7FFF  # a string's length is an int16, in flexible versions too
 
 _KEY_OFFSET_OLD: Final = 0
@@ -106,6 +108,7 @@ class GroupMetadata(NamedTuple):
     members: list[MemberMetadata]
 
 
+@lru_cache(maxsize=PLACES_MAX)
 def partition_for(group_id: str, count: int) -> int:
     """The partition of `__consumer_offsets` that holds a group.
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from ottla.coordinator.group import Group
 from ottla.errors import ErrorCode
 from ottla.wire.messages.alter_share_group_offsets import AlterShareGroupOffsetsResponse
+from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeResponse
+from ottla.wire.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from ottla.wire.messages.delete_share_group_offsets import DeleteShareGroupOffsetsResponse
+from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
 from ottla.wire.messages.heartbeat import HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.wire.messages.leave_group import LeaveGroupResponse
+from ottla.wire.messages.list_groups import ListGroupsResponse
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
@@ -20,10 +24,13 @@ from ottla.wire.messages.offset_commit import (
 from ottla.wire.messages.offset_delete import OffsetDeleteResponse
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
+    OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from ottla.wire.messages.share_group_describe import DescribedGroup as DescribedShareGroup
+from ottla.wire.messages.share_group_describe import ShareGroupDescribeResponse
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
 from ottla.wire.messages.sync_group import SyncGroupResponse
 from ottla.wire.messages.txn_offset_commit import (
@@ -115,7 +122,7 @@ def fetch_error(
 
 
 def refused(message: Message, code: ErrorCode) -> Message:
-    """What to say instead of this reply, when the records before it could not be appended."""
+    """What to say instead of this reply, when the records before it are not stored."""
     match message:
         case JoinGroupResponse():
             return join_error("", code)
@@ -143,4 +150,38 @@ def refused(message: Message, code: ErrorCode) -> Message:
         case DeleteGroupsResponse():
             results = [DeletableGroupResult(result.group_id, code) for result in message.results]
             return DeleteGroupsResponse(results=results)
+    return _refused_read(message, code)
+
+
+def _refused_read(message: Message, code: ErrorCode) -> Message:
+    match message:
+        case OffsetFetchResponse():
+            message.error_code = code
+            message.groups = [
+                OffsetFetchResponseGroup(group.group_id, error_code=code)
+                for group in message.groups
+            ]
+            for topic in message.topics:  # before v2 a partition's is the only error
+                for partition in topic.partitions:
+                    partition.error_code = code
+            return message
+        case ListGroupsResponse():
+            return ListGroupsResponse(error_code=code)
+        case DescribeGroupsResponse():
+            described = [
+                DescribedGroup(error_code=code, group_id=group.group_id) for group in message.groups
+            ]
+            return DescribeGroupsResponse(groups=described)
+        case ConsumerGroupDescribeResponse():
+            consumers = [
+                DescribedConsumerGroup(error_code=code, group_id=group.group_id)
+                for group in message.groups
+            ]
+            return ConsumerGroupDescribeResponse(groups=consumers)
+        case ShareGroupDescribeResponse():
+            shares = [
+                DescribedShareGroup(error_code=code, group_id=group.group_id)
+                for group in message.groups
+            ]
+            return ShareGroupDescribeResponse(groups=shares)
     raise AssertionError(f"{type(message).__name__} never waits for records")

@@ -44,7 +44,6 @@ SHARE: list[Row] = [
     ("errors.deadletterqueue.topic.name.prefix", STRING, "dlq.", None, WIDE),
     ("share.coordinator.threads", INT, 1, ONE),
     ("share.coordinator.append.linger.ms", INT, -1, at_least(-1)),
-    ("share.coordinator.write.timeout.ms", INT, 5000, ONE),
     ("share.coordinator.cached.buffer.max.bytes", INT, MIB + 12, BUFFER, WIDE),
 ]
 

@@ -176,4 +176,11 @@ SHARES = [
         at_least(1),
         "How much of __share_group_state is read at a time when it is loaded.",
     ),
+    D(
+        "share.coordinator.write.timeout.ms",
+        INT,
+        5000,
+        at_least(1),
+        "How long a write waits for the replicas of __share_group_state.",
+    ),
 ]

@@ -39,6 +39,13 @@ class Stored(NamedTuple):
     undo: Callable[[], None]
 
 
+def _nothing() -> None:
+    pass
+
+
+UNCHANGED: Final = Stored(None, _nothing)
+
+
 class StateWrite(NamedTuple):
     """What a leader has to say about a share-partition."""
 
@@ -100,11 +107,17 @@ class ShareStates:
     def initialize(
         self, key: StateKey, *, state_epoch: int, start_offset: int, now_ms: int
     ) -> Stored:
-        """A group begins with a partition, or its offsets are set anew: the rest is forgotten."""
+        """A group begins with a partition, or its offsets are set anew: the rest is forgotten.
+
+        One that begins twice, because the answer was lost or two members came at once, has begun:
+        records that were given out since are not given out again.
+        """
         kept = self._kept.get(key)
         before = NOTHING if kept is None else kept.state
         if state_epoch < before.state_epoch:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
+        if kept is not None and (state_epoch, start_offset) == (before.state_epoch, UNKNOWN):
+            return UNCHANGED
         snapshot_epoch = 0 if kept is None else before.snapshot_epoch + 1
         state = ShareState(
             snapshot_epoch,
@@ -122,7 +135,7 @@ class ShareStates:
         kept = self._find(key)
         self._check_leader(kept.state, leader_epoch)
         if leader_epoch <= kept.state.leader_epoch:
-            return kept.state, Stored(None, _nothing)
+            return kept.state, UNCHANGED
         update = StateUpdate(kept.state.snapshot_epoch, leader_epoch, UNKNOWN, UNKNOWN, ())
         stored = self._update(key, kept, update)
         return kept.state, stored
@@ -133,7 +146,17 @@ class ShareStates:
         self._check_leader(state, write.leader_epoch)
         if 0 <= write.state_epoch < state.state_epoch:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
-        update = StateUpdate(state.snapshot_epoch, *write[1:])
+        # Of two writes on their way at once, the later one may not know where the earlier one ends.
+        start_offset = write.start_offset
+        if start_offset != UNKNOWN:
+            start_offset = max(start_offset, state.start_offset)
+        update = StateUpdate(
+            state.snapshot_epoch,
+            write.leader_epoch,
+            start_offset,
+            write.delivery_complete_count,
+            write.batches,
+        )
         state_epoch = max(state.state_epoch, write.state_epoch)
         if kept.updates < self.updates_per_snapshot and state_epoch == state.state_epoch:
             return self._update(key, kept, update)
@@ -146,7 +169,7 @@ class ShareStates:
         """The group or the topic is gone. What is not there is deleted without further ado."""
         kept = self._kept.pop(key, None)
         if kept is None:
-            return Stored(None, _nothing)
+            return UNCHANGED
         return Stored((write_snapshot_key(key), None), lambda: self._put(key, kept))
 
     def state(self, key: StateKey) -> ShareState:
@@ -228,7 +251,3 @@ def _updated(state: ShareState, update: StateUpdate) -> ShareState:
         delivery_complete_count=state.delivery_complete_count if count == UNKNOWN else count,
         batches=batches,
     )
-
-
-def _nothing() -> None:
-    pass
