@@ -42,7 +42,14 @@ class Toy:
     def admit(self, host: str) -> tuple[int, int]:
         return self.admission
 
-    def connected(self, listener: str, host: str, port: int, mute: Callable[[int], None]) -> Any:
+    def connected(
+        self,
+        listener: str,
+        host: str,
+        port: int,
+        mute: Callable[[int], None],
+        hold: Callable[[bool], None],
+    ) -> Any:
         self.mute = mute
         self.sessions.append((listener, host))
         return self.sessions[-1]

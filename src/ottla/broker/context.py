@@ -14,10 +14,22 @@ def unheard(duration_ms: int) -> None:
     """Mutes nobody: the client of a session without a connection, or with one that is closed."""
 
 
+def unheld(on: bool) -> None:
+    """Holds nobody up, for the same reason."""
+
+
 class Session:
     """One client's connection, as handlers see it."""
 
-    __slots__ = ("client_host", "client_port", "listener", "mute", "principal", "software")
+    __slots__ = (
+        "client_host",
+        "client_port",
+        "hold",
+        "listener",
+        "mute",
+        "principal",
+        "software",
+    )
 
     def __init__(
         self,
@@ -26,6 +38,7 @@ class Session:
         client_host: str,
         client_port: int,
         mute: Callable[[int], None] = unheard,
+        hold: Callable[[bool], None] = unheld,
     ) -> None:
         self.listener = listener
         self.client_host = client_host
@@ -33,6 +46,7 @@ class Session:
         self.principal = "User:ANONYMOUS"
         self.software = ""  # name and version, as ApiVersions v3 told them
         self.mute = mute  # for so many milliseconds: nothing more is read from the client
+        self.hold = hold  # while True: a Produce waits with its appends, and none may overtake it
 
     @property
     def user(self) -> str:

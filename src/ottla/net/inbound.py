@@ -2,7 +2,8 @@
 
 Everything that decides whether this connection reads on lives here:
 
-- an answer that must wait holds up the connection, except Produce, which may overlap;
+- an answer that must wait holds up the connection, except Produce, which may overlap, unless it
+  has not appended yet and says so;
 - more than OUTBOX_BYTES_MAX of untaken replies hold it up until the client has read them;
 - a client over its quota is not read from until its throttle time is over (KIP-219);
 - after TURN_REQUESTS_MAX requests the other connections have their turn;
@@ -48,7 +49,12 @@ class Application(Protocol):
         ...
 
     def connected(
-        self, listener: str, host: str, port: int, mute: Callable[[int], None]
+        self,
+        listener: str,
+        host: str,
+        port: int,
+        mute: Callable[[int], None],
+        hold: Callable[[bool], None],
     ) -> Any: ...
 
     def dispatch(self, session: Any, request: Request) -> Any: ...
@@ -68,6 +74,7 @@ class Channel:
         "_loop",
         "_mute_timer",
         "_muted_until",
+        "_ordered",
         "_overlapping",
         "_reading",
         "_server",
@@ -97,6 +104,7 @@ class Channel:
         self._awaited: asyncio.Future[Any] | None = None  # that answer
         self._behind = False  # there is more to answer, in the next turn
         self._draining = False
+        self._ordered = False  # a Produce is still to append, before whatever comes next
         self._overlapping = 0  # Produce requests that wait for replicas
         self._reading = True
         self._writing = False
@@ -104,7 +112,7 @@ class Channel:
         self.peer = peer
         self.active_at = self._loop.time()
         self.closed = False
-        self._session = self._app.connected(listener, peer[0], peer[1], self.mute)
+        self._session = self._app.connected(listener, peer[0], peer[1], self.mute, self.hold)
         self._loop.add_reader(sock.fileno(), self._readable)
 
     @property
@@ -137,6 +145,12 @@ class Channel:
         self._held = True
         if self._mute_timer is None:
             self._mute_timer = self._loop.call_at(self._muted_until, self._unmute)
+
+    def hold(self, on: bool) -> None:
+        """Serve no further request until it is off again."""
+        self._ordered = on
+        if not on and not self.closed:
+            self._resume()
 
     def _unmute(self) -> None:
         if self._loop.time() < self._muted_until:  # it grew meanwhile
@@ -199,6 +213,7 @@ class Channel:
     def _full(self) -> bool:
         return (
             self._held
+            or self._ordered
             or self._overlapping >= OVERLAPPING_PRODUCES_MAX
             or self.outbox.size > OUTBOX_BYTES_MAX
         )
