@@ -10,7 +10,8 @@ import pytest
 from data_path_broker import NOW_MS, Client, batch, code, records_of, run
 
 from ottla.broker.journal import stored
-from ottla.broker.markers import write_marker
+from ottla.broker.markers import End, write_marker
+from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -34,15 +35,10 @@ def begin(client: Client, *, producer: int = 7, epoch: int = 0, sequence: int = 
 
 def end(client: Client, epoch: int, *, version: int = 2, **more: Any) -> str:
     options = {"producer_id": 7, "coordinator_epoch": 0, "commit": True, **more}
-    return write_marker(
-        client.broker,
-        "t",
-        0,
-        producer_epoch=epoch,
-        transaction_version=version,
-        now_ms=NOW_MS,
-        **options,
-    ).name
+    how = End(producer_epoch=epoch, transaction_version=version, **options)
+    told: list[ErrorCode] = []
+    write_marker(client.broker, "t", 0, how, now_ms=NOW_MS, tell=told.append)
+    return told[0].name
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -8,7 +8,7 @@ from typing import Any
 from data_path_broker import NOW_MS, Client, batch, code, run
 from share_client import ACCEPT, REJECT, TOPIC, ShareMember, configure, queue
 
-from ottla.broker.markers import write_marker
+from ottla.broker.markers import End, write_marker
 from ottla.coordinator.share.records import STATE_TOPIC, StateKey
 from ottla.errors import ErrorCode
 from ottla.records.batch import Origin
@@ -150,11 +150,10 @@ def test_aborted_records_are_given_to_nobody_where_the_group_wants_it_so(tmp_pat
             )  # fmt: skip
             partition.append(memoryview(bytearray(data)), NOW_MS, origin=Origin.COORDINATOR)
             if commit is not None:
-                ended = write_marker(
-                    client.broker, TOPIC, 0, producer_id=producer, producer_epoch=0,
-                    coordinator_epoch=0, commit=commit, transaction_version=1, now_ms=NOW_MS,
-                )  # fmt: skip
-                assert ended is ErrorCode.NONE
+                end = End(producer, 0, 0, commit, transaction_version=1)
+                told: list[ErrorCode] = []
+                write_marker(client.broker, TOPIC, 0, end, now_ms=NOW_MS, tell=told.append)
+                assert told == [ErrorCode.NONE]
         await member.send(1)
         # 0-1 aborted, 2 its marker, 3-4 committed, 5 its marker, 6-7 not decided, 8 behind it
         assert await member.acquire(min_bytes=0) == [(2, 5, 1)]
@@ -174,10 +173,8 @@ def test_records_behind_aborted_ones_are_found_at_once(tmp_path: Path) -> None:
                 transactional=True,
             )  # fmt: skip
             partition.append(memoryview(bytearray(data)), NOW_MS, origin=Origin.COORDINATOR)
-        write_marker(
-            client.broker, TOPIC, 0, producer_id=7, producer_epoch=0, coordinator_epoch=0,
-            commit=False, transaction_version=1, now_ms=NOW_MS,
-        )  # fmt: skip
+        end = End(7, 0, 0, commit=False, transaction_version=1)
+        write_marker(client.broker, TOPIC, 0, end, now_ms=NOW_MS, tell=lambda code: None)
         await member.send(2)
         # One aborted batch at a time is all that fits into an answer.
         assert await member.acquire(max_bytes=1000, max_wait=60_000) == [(3, 5, 1)]

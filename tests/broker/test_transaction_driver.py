@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from transaction_client import TransactionClient, play
 
-from ottla.broker import internal_topic, journal
+from ottla.broker import internal_topic, journal, markers
 from ottla.broker import transactions as driver
+from ottla.broker.verification import Writer
 from ottla.coordinator.keys import OFFSETS_TOPIC, partition_for
 from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
 from ottla.coordinator.transactions.transaction import EPOCH_MAX
@@ -134,18 +137,20 @@ def test_brokers_ask_for_several_transactions_at_once(tmp_path: Path) -> None:
 def test_verify_adds_for_transaction_version_2_and_only_looks_else(tmp_path: Path) -> None:
     async def act(client: TransactionClient) -> None:
         await client.init()
-        transactions = client.broker.transactions
-        who = (client.transactional_id, client.producer_id, client.epoch)
-        aborted = {("t", 0): ErrorCode.TRANSACTION_ABORTABLE}
-        assert transactions.verify(*who, [("t", 0)], add=False, now_ms=1) == aborted
-        assert transactions.verify(*who, [("t", 0)], add=True, now_ms=1) == {("t", 0): NONE}
+        partition = client.broker.partitions.find("t", 0)
+
+        def refused(*, adds: bool, epoch: int = client.epoch) -> dict[tuple[str, int], ErrorCode]:
+            writer = Writer("x", client.producer_id, epoch, adds=adds, knows_abortable=True)
+            return client.broker.verification.verify(writer, [partition], 1).response
+
+        assert refused(adds=False) == {("t", 0): ErrorCode.TRANSACTION_ABORTABLE}
+        assert refused(adds=True) == {}
         assert await client.state() == "Ongoing"
         before = client.record_count()
-        assert transactions.verify(*who, [("t", 0)], add=True, now_ms=1) == {("t", 0): NONE}
+        assert refused(adds=True) == {}
         assert client.record_count() == before  # it is in there already
-        assert transactions.verify(*who, [("t", 0)], add=False, now_ms=1) == {("t", 0): NONE}
-        fenced = transactions.verify("x", client.producer_id, 9, [("t", 0)], add=True, now_ms=1)
-        assert fenced == {("t", 0): ErrorCode.PRODUCER_FENCED}
+        assert refused(adds=False) == {}
+        assert refused(adds=True, epoch=9) == {("t", 0): ErrorCode.INVALID_PRODUCER_EPOCH}
 
     play(tmp_path, act)
 
@@ -174,14 +179,15 @@ def test_what_was_decided_is_finished_by_the_next_start(
         await client.add(("t", 0), ("t", 1))
         with monkeypatch.context() as patch:
             # The first marker is written, then the power is cut.
-            write, calls = driver.write_marker, iter((True,))
+            write, calls = markers.write_marker, iter((True,))
 
-            def write_once(*args: object, **more: object) -> ErrorCode:
+            def write_once(*args: Any, tell: Callable[[ErrorCode], None], **more: Any) -> None:
                 if next(calls, False):
-                    return write(*args, **more)  # type: ignore[arg-type]
-                return ErrorCode.KAFKA_STORAGE_ERROR
+                    write(*args, tell=tell, **more)
+                else:
+                    tell(ErrorCode.KAFKA_STORAGE_ERROR)
 
-            patch.setattr(driver, "write_marker", write_once)
+            patch.setattr(markers, "write_marker", write_once)
             assert await client.end(True) is NONE
         assert await client.state() == "PrepareCommit"
         assert await client.init() is ErrorCode.CONCURRENT_TRANSACTIONS
@@ -236,7 +242,8 @@ def test_a_marker_that_cannot_be_written_is_tried_again(
         await client.init()
         await client.add(("t", 0))
         with monkeypatch.context() as patch:
-            patch.setattr(driver, "write_marker", lambda *_, **__: ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            not_now = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            patch.setattr(markers, "write_marker", lambda *_, tell, **__: tell(not_now))
             assert await client.end(True) is NONE
         assert await client.state() == "PrepareCommit"
         while await client.state() != "CompleteCommit":

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from transaction_client import TransactionClient, play
 
+from ottla.broker import markers
 from ottla.broker import transactions as driver
 from ottla.coordinator.keys import OFFSETS_TOPIC
 from ottla.errors import ErrorCode
@@ -32,8 +33,8 @@ class Switch:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left: int | None = None
-        for name in ("append", "write_marker"):
-            monkeypatch.setattr(driver, name, self._through(getattr(driver, name)))
+        for room, name in ((driver, "append"), (markers, "write_marker")):
+            monkeypatch.setattr(room, name, self._through(getattr(room, name)))
 
     def _through(self, write: Callable[..., Any]) -> Callable[..., Any]:
         def written(*args: Any, **more: Any) -> Any:

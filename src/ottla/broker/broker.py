@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.cleaning import Cleaning
 from ottla.broker.connection_rates import ConnectionRates
-from ottla.broker.context import Context, Session, unheard
+from ottla.broker.context import Context, Session, unheard, unheld
 from ottla.broker.dispatch import ROUTES, SERVED
 from ottla.broker.groups import Groups
 from ottla.broker.housekeeping import Housekeeping, Job
@@ -29,6 +29,7 @@ from ottla.broker.sessions import FetchSessions
 from ottla.broker.shares import Shares
 from ottla.broker.telemetry import Telemetry
 from ottla.broker.transactions import Transactions
+from ottla.broker.verification import Verification
 from ottla.clock import Clock, SystemClock
 from ottla.cluster.campaign import Campaign
 from ottla.cluster.commits import Commits
@@ -105,6 +106,7 @@ class Broker:
         self.producer_ids: ProducerIds
         self.groups: Groups
         self.transactions: Transactions
+        self.verification: Verification
         self.shares: Shares
 
     @property
@@ -167,6 +169,7 @@ class Broker:
         self.producer_ids = ProducerIds(self.settings.allocate_producer_ids)
         self.groups = Groups(self)
         self.transactions = Transactions(self)
+        self.verification = Verification(self)
         self.shares = Shares(self)
         self._membership = await Membership.register(
             self._meta_store,
@@ -182,6 +185,7 @@ class Broker:
         self.partitions.start(self.image, now_ms)
         undo.callback(self.groups.stop)
         self.groups.start(now_ms)
+        undo.callback(self.verification.stop)
         undo.callback(self.transactions.stop)
         self.transactions.start(now_ms)
         undo.callback(self.shares.stop)
@@ -239,6 +243,7 @@ class Broker:
         # logs may be another broker's soon, and be so in this very process.
         self.metadata.off_image(self._on_image)
         self.shares.stop()
+        self.verification.stop()
         self.transactions.stop()
         self.groups.stop()
         self.neighbours.close()
@@ -326,13 +331,19 @@ class Broker:
         return self.connection_rates.admit(host, self.clock.now_ms())
 
     def connected(
-        self, listener: str, host: str, port: int, mute: Callable[[int], None] = unheard
+        self,
+        listener: str,
+        host: str,
+        port: int,
+        mute: Callable[[int], None] = unheard,
+        hold: Callable[[bool], None] = unheld,
     ) -> Session:
-        return Session(listener=listener, client_host=host, client_port=port, mute=mute)
+        return Session(listener=listener, client_host=host, client_port=port, mute=mute, hold=hold)
 
     def disconnected(self, session: Session) -> None:
         self.shares.disconnected(session, self.clock.now_ms())
         session.mute = unheard  # which held the connection, and that holds the session
+        session.hold = unheld
 
     def dispatch(self, session: Session, request: Request) -> Any:
         """HOT. The handler's answer: a response, an awaitable of one, or None."""

@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.internal_topic import InternalTopic, Take
-from ottla.broker.journal import Alarm, Answer, Stored, append
+from ottla.broker.journal import (
+    Alarm,
+    Answer,
+    Stored,
+    all_of,
+    append,
+    is_committed,
+    when_committed,
+)
 from ottla.cluster.decisions import NewTopic
 from ottla.cluster.image import Image, Topic
 from ottla.config import ServerConfig, Value
@@ -20,16 +29,21 @@ from ottla.config import group_config as resource_config
 from ottla.coordinator.consumer.config import ConsumerConfig, Timeouts
 from ottla.coordinator.coordinator import GroupCoordinator
 from ottla.coordinator.group import GroupConfig
-from ottla.coordinator.keys import OFFSETS_TOPIC
+from ottla.coordinator.keys import OFFSETS_TOPIC, partition_for
 from ottla.coordinator.kinds import Topics, TopicView
-from ottla.coordinator.outcome import Outcome, Reply
+from ottla.coordinator.outcome import Outcome, Reply, coordinator_code
+from ottla.coordinator.replies import refused
 from ottla.coordinator.shard import GroupShard
-from ottla.errors import KafkaError
+from ottla.errors import ErrorCode, KafkaError
+from ottla.replica.partition import Partition
+from ottla.wire.primitives import Message
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 log = logging.getLogger("ottla.broker")
+
+M = TypeVar("M", bound=Message)
 
 
 class Groups:
@@ -113,24 +127,68 @@ class Groups:
     # -- outcomes
 
     def carry_out(self, outcome: Outcome, now_ms: int) -> None:
-        """Append, and once that is committed, answer. With one replica that is at once."""
-        replies = outcome.replies
-        if outcome.records:
-            try:
+        """Append, and once that is committed, answer. With one replica that is at once.
+
+        What has nothing to append may tell of what others have appended, and waits for that too.
+        """
+        index = outcome.partition
+        try:
+            if outcome.records:
                 self._append(outcome, now_ms)
-            except KafkaError as error:
-                where = f"{OFFSETS_TOPIC}-{outcome.partition}"
-                log.warning("%s: what groups did could not be stored: %s", where, error)
-                replies = self.coordinator.failed(outcome, error.code, now_ms=now_ms)
-        self._answer(replies)
-        shard = self.coordinator.shards.get(outcome.partition)
+        except KafkaError as error:
+            where = f"{OFFSETS_TOPIC}-{index}"
+            log.warning("%s: what groups did could not be stored: %s", where, error)
+            self._answer(self.coordinator.failed(outcome, error.code, now_ms=now_ms))
+        else:
+            if outcome.replies:
+                self._answer_committed(index, outcome.replies)
+        shard = self.coordinator.shards.get(index)
         if shard is not None:
             self._alarm.set(shard.next_deadline_ms(), now_ms)
 
     def _append(self, outcome: Outcome, now_ms: int) -> None:
-        partition = self._broker.partitions.find(OFFSETS_TOPIC, outcome.partition)
+        partition = self._broker.partitions.leading(OFFSETS_TOPIC, outcome.partition)
         codec = self._broker.config.offsets_topic_compression_codec
         append(partition, outcome.records, now_ms, codec=codec, producer=outcome.producer)
+
+    def _answer_committed(self, index: int, replies: list[Reply]) -> None:
+        partition = self._broker.partitions.of_topic(OFFSETS_TOPIC).get(index)
+        if partition is None or is_committed(partition):
+            self._answer(replies)
+            return
+        timeout_ms = self._broker.config.offsets_commit_timeout_ms
+        when_committed(partition, partial(self._committed, replies), timeout_ms=timeout_ms)
+
+    def _committed(self, replies: list[Reply], code: ErrorCode) -> None:
+        if code is not ErrorCode.NONE:
+            told = coordinator_code(code)
+            replies = [(token, refused(message, told)) for token, message in replies]
+        self._answer(replies)
+
+    def read(self, response: M, group_ids: Iterable[str]) -> M | Awaitable[M]:
+        """What was read of these groups, once nothing of it can be lost with this broker."""
+        shards, count = self.coordinator.shards, self.coordinator.partition_count
+        held = self._broker.partitions.of_topic(OFFSETS_TOPIC)
+        indexes = {partition_for(group_id, count) for group_id in group_ids}
+        waiting = [
+            held[index]
+            for index in indexes
+            if index in shards and index in held and not is_committed(held[index])
+        ]
+        return self._read_committed(response, waiting) if waiting else response
+
+    async def _read_committed(self, response: M, waiting: list[Partition]) -> M:
+        timeout_ms = self._broker.config.offsets_commit_timeout_ms
+        answers = [Answer[ErrorCode]() for _ in waiting]
+        for answer, partition in zip(answers, waiting, strict=True):
+            when_committed(partition, answer.give, timeout_ms=timeout_ms)
+        codes = all_of(answers).result()
+        for code in codes if isinstance(codes, list) else await codes:
+            if code is not ErrorCode.NONE:
+                told = refused(response, coordinator_code(code))
+                assert isinstance(told, type(response))
+                return told
+        return response
 
     def transaction_ended(self, index: int, producer_id: int, *, commit: bool) -> None:
         """A marker is in a partition of `__consumer_offsets`: what it decides holds from now on.

@@ -86,10 +86,8 @@ class InternalTopic:
 
     def _follow(self, topic: Topic, now_ms: int) -> None:
         """Load what this broker leads now, drop what it no longer does or was given anew."""
-        node_id = self._broker.node_id
-        leads = {
-            each.index: each.leader_epoch for each in topic.partitions if each.leader == node_id
-        }
+        held = self._broker.partitions.of_topic(topic.name)
+        leads = {index: each.leader_epoch for index, each in held.items() if each.leads}
         self._drop([led.index for led in self._led.values() if leads.get(led.index) != led.epoch])
         size = 0
         for index, epoch in leads.items():

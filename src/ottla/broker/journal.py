@@ -8,7 +8,8 @@ stands for all their deadlines.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from ottla.clock import Clock
@@ -32,6 +33,8 @@ RecordBytes = tuple[bytes, bytes | None]  # key, and value or None for a tombsto
 R = TypeVar("R")
 S = TypeVar("S")
 
+Tell = Callable[[ErrorCode], None]
+
 
 class Stored(NamedTuple):
     """A batch as it was found in the log: what it holds, or which transaction it ends."""
@@ -44,24 +47,62 @@ class Stored(NamedTuple):
 class Answer(Generic[R]):
     """What a request is told, at once or when its time has come. The token of a request."""
 
-    __slots__ = ("_future", "_response")
+    __slots__ = ("_calls", "given", "response")
 
     def __init__(self) -> None:
-        self._response: R | None = None
-        self._future: asyncio.Future[R] | None = None
+        self.given = False
+        self.response: R  # once it is given
+        self._calls: list[Callable[[R], None]] = []
 
     def give(self, response: R) -> None:
-        assert self._response is None
-        self._response = response
-        if self._future is not None and not self._future.done():
-            self._future.set_result(response)
+        assert not self.given
+        self.given = True
+        self.response = response
+        for call in self._calls:
+            call(response)
+
+    def when(self, call: Callable[[R], None]) -> None:
+        """Call with the response: now if it is there, else in the moment in which it comes."""
+        if self.given:
+            call(self.response)
+        else:
+            self._calls.append(call)
+
+    def map(self, make: Callable[[R], S]) -> Answer[S]:
+        """What is made of the response, as soon as that is there."""
+        made = Answer[S]()
+        self.when(lambda response: made.give(make(response)))
+        return made
 
     def result(self) -> R | asyncio.Future[R]:
         """The response if it is there, else a future of it."""
-        if self._response is not None:
-            return self._response
-        self._future = asyncio.get_running_loop().create_future()
-        return self._future
+        if self.given:
+            return self.response
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+
+        def come(response: R) -> None:
+            if not future.done():  # the client may have left
+                future.set_result(response)
+
+        self._calls.append(come)
+        return future
+
+
+def all_of(answers: Sequence[Answer[R]]) -> Answer[list[R]]:
+    """All of them together, in their order: there when the last one is."""
+    gathered = Answer[list[R]]()
+    found: dict[int, R] = {}
+
+    def take(index: int, response: R) -> None:
+        found[index] = response
+        if len(found) == len(answers):
+            gathered.give([found[each] for each in range(len(answers))])
+
+    if not answers:
+        gathered.give([])
+    for index, answer in enumerate(answers):
+        answer.when(partial(take, index))
+    return gathered
 
 
 def then(result: R | asyncio.Future[R], finish: Callable[[R], S]) -> S | Coroutine[None, None, S]:
@@ -113,7 +154,11 @@ def append(
     codec: int,
     producer: tuple[int, int] | None = None,
 ) -> None:
-    """A coordinator's records, as one batch; with a producer's id and epoch, in its transaction."""
+    """A coordinator's records, as one batch; with a producer's id and epoch, in its transaction.
+
+    Like a Produce with acks=all: nothing is appended where too few replicas are in sync.
+    """
+    partition.check_min_isr()
     producer_id, producer_epoch = producer or (NO_PRODUCER_ID, -1)
     for batch in _batches(records, partition.log.config.max_message_bytes):
         data = build_batch(
@@ -141,11 +186,60 @@ def _batches(records: list[RecordBytes], size_max: int) -> Iterator[list[RecordB
     yield batch
 
 
+def is_committed(partition: Partition) -> bool:
+    """Whether all that the log holds now is."""
+    return partition.high_watermark >= partition.log.end_offset
+
+
+def when_committed(partition: Partition, tell: Tell, *, timeout_ms: int | None = None) -> None:
+    """Tell NONE once all that the log holds now is committed: at once where it is.
+
+    Else one of these, and what was appended may be committed all the same:
+
+        NOT_LEADER_OR_FOLLOWER   another broker leads the partition, and decides what becomes of it
+        REQUEST_TIMED_OUT        not within `timeout_ms`
+    """
+    if is_committed(partition):
+        tell(ErrorCode.NONE)
+    else:
+        _Commit(partition, tell, timeout_ms)
+
+
+class _Commit:
+    """One wait for the replicas of a partition."""
+
+    __slots__ = ("_loop", "_tell", "_timer")
+
+    def __init__(self, partition: Partition, tell: Tell, timeout_ms: int | None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._tell: Tell | None = tell
+        self._timer: asyncio.TimerHandle | None = None
+        if timeout_ms is not None:
+            late = ErrorCode.REQUEST_TIMED_OUT
+            self._timer = self._loop.call_later(timeout_ms / 1000, self._finish, late)
+        partition.on_committed(partition.log.end_offset, self._committed)
+
+    def _committed(self, code: ErrorCode) -> None:
+        """In a turn of its own: whoever calls is in the midst of changing the partition."""
+        self._loop.call_soon(self._finish, code)
+
+    def _finish(self, code: ErrorCode) -> None:
+        tell, self._tell = self._tell, None
+        if self._timer is not None:
+            self._timer.cancel()
+        if tell is not None:
+            tell(code)
+
+
 def stored(partition: Partition, *, size_max: int) -> Iterator[list[Stored]]:
-    """All batches of a partition in order, as many at a time as `size_max` bytes hold."""
+    """All batches of a partition in order, as many at a time as `size_max` bytes hold.
+
+    Up to the log's end: what a new leader finds there, it will commit, or not lead any more.
+    Whoever acts upon it waits for that (`when_committed`).
+    """
     offset = partition.log.start_offset
-    while offset < partition.high_watermark:
-        found = partition.log.read(offset, size_max=size_max, end_offset=partition.high_watermark)
+    while offset < partition.log.end_offset:
+        found = partition.log.read(offset, size_max=size_max, end_offset=partition.log.end_offset)
         if found is None:
             return
         batches, offset = _read(found.read(), offset)

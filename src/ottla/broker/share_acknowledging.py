@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ottla.broker.context import Context
+from ottla.broker.journal import Answer
 from ottla.broker.share_sessions import Member
+from ottla.broker.shares import Refusal
 from ottla.coordinator.share.partition import Acknowledged
 from ottla.coordinator.share.states import Acknowledgement
 from ottla.errors import ErrorCode, KafkaError
@@ -28,24 +30,23 @@ def acknowledge(
     batches: Sequence[Batch],
     *,
     renews: bool,
-) -> KafkaError | None:
-    """What a member says about one partition: stored when this returns, or why it is not."""
+) -> Answer[Refusal]:
+    """What a member says about one partition: stored when the answer comes, or why it is not."""
     shares = ctx.broker.shares
+    answer = Answer[Refusal]()
     wrong = _wrong(batches, renews=renews)
     if wrong:
-        return KafkaError(ErrorCode.INVALID_REQUEST, wrong)
+        answer.give(KafkaError(ErrorCode.INVALID_REQUEST, wrong))
+        return answer
     said = [
         Acknowledged(batch.first_offset, batch.last_offset, batch.acknowledge_types)
         for batch in batches
     ]
     if not shares.settings(member.group_id).renew_enabled and _renews(said):
         message = f"Group {member.group_id} does not renew acquisition locks."
-        return KafkaError(ErrorCode.INVALID_REQUEST, message)
-    try:
-        shares.acknowledge(member, topic_id, index, said, ctx.now_ms)
-    except KafkaError as error:
-        return error
-    return None
+        answer.give(KafkaError(ErrorCode.INVALID_REQUEST, message))
+        return answer
+    return shares.acknowledge(member, topic_id, index, said, ctx.now_ms)
 
 
 def _renews(said: Sequence[Acknowledged]) -> bool:

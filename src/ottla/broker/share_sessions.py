@@ -91,5 +91,8 @@ class ShareSessions:
         if self._sessions.get(session.member) is session:
             del self._sessions[session.member]
 
+    def has_group(self, group_id: str) -> bool:
+        return any(member.group_id == group_id for member in self._sessions)
+
     def of_connection(self, connection: Session) -> list[ShareSession]:
         return [each for each in self._sessions.values() if each.connection is connection]

@@ -4,9 +4,8 @@ A share-partition's state lives in the partition of `__share_group_state` that i
 `ShareStateLogs` loads such a partition when it is first asked for, appends what changes, and now
 and then cuts off what newer snapshots replace.
 
-The leader of a partition and the coordinator of its state are on the same broker here, so leaders
-call this class itself (`Shares`, and nobody else), and not over the wire as in a cluster. The five
-APIs with which other brokers would ask are served by the same methods.
+This is the coordinator's side, for states whose partition this broker leads. Whoever wants to know
+or to store something asks through `ottla.broker.share_persister`, which finds the right broker.
 """
 
 from __future__ import annotations
@@ -15,14 +14,15 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.journal import Alarm, append, stored
+from ottla.broker.journal import Alarm, Answer, append, stored, when_committed
 from ottla.cluster.decisions import NewTopic
-from ottla.cluster.image import Image
+from ottla.cluster.image import NO_LEADER, Image
 from ottla.coordinator.keys import partition_for
 from ottla.coordinator.outcome import coordinator_code
-from ottla.coordinator.share.persister import ShareStates, StateWrite, Stored
+from ottla.coordinator.share.persister import UNCHANGED, ShareStates, StateWrite, Stored
 from ottla.coordinator.share.records import STATE_TOPIC, ShareState, StateKey
 from ottla.errors import ErrorCode, KafkaError
+from ottla.replica.partition import Partition
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.broker")
 
 RENEW_BEHIND: Final = 10_000  # records; a snapshot so far behind the end is written anew
+
+Found = ShareState | KafkaError  # the state as it is now, or why it is not known, or not changed
 
 
 class ShareStateLogs:
@@ -81,12 +83,12 @@ class ShareStateLogs:
             },
         )
 
-    # -- what leaders ask. KafkaError says why not
+    # -- what leaders and group coordinators ask. The answer comes when its records are committed
 
     def initialize(
         self, key: StateKey, *, state_epoch: int, start_offset: int, now_ms: int
-    ) -> None:
-        self._change(
+    ) -> Answer[Found]:
+        return self._change(
             key,
             lambda states: states.initialize(
                 key, state_epoch=state_epoch, start_offset=start_offset, now_ms=now_ms
@@ -94,20 +96,21 @@ class ShareStateLogs:
             now_ms,
         )
 
-    def read(self, key: StateKey, *, leader_epoch: int, now_ms: int) -> ShareState:
-        index, states = self._shard(key, now_ms)
-        state, change = states.read(key, leader_epoch=leader_epoch, now_ms=now_ms)
-        self._append(index, states, [(key, change)], now_ms)
-        return state
+    def read(self, key: StateKey, *, leader_epoch: int, now_ms: int) -> Answer[Found]:
+        return self._change(
+            key,
+            lambda states: states.read(key, leader_epoch=leader_epoch, now_ms=now_ms)[1],
+            now_ms,
+        )
 
-    def write(self, key: StateKey, write: StateWrite, now_ms: int) -> None:
-        self._change(key, lambda states: states.write(key, write, now_ms), now_ms)
+    def write(self, key: StateKey, write: StateWrite, now_ms: int) -> Answer[Found]:
+        return self._change(key, lambda states: states.write(key, write, now_ms), now_ms)
 
-    def delete(self, key: StateKey, now_ms: int) -> None:
-        self._change(key, lambda states: states.delete(key), now_ms)
+    def delete(self, key: StateKey, now_ms: int) -> Answer[Found]:
+        return self._change(key, lambda states: states.delete(key), now_ms)
 
-    def summary(self, key: StateKey, now_ms: int) -> ShareState:
-        return self._shard(key, now_ms)[1].state(key)
+    def summary(self, key: StateKey, now_ms: int) -> Answer[Found]:
+        return self._change(key, lambda states: UNCHANGED, now_ms)
 
     def delete_topic(self, topic_id: bytes, now_ms: int) -> None:
         """A topic is gone. In partitions that are not loaded, loading does the same."""
@@ -117,21 +120,28 @@ class ShareStateLogs:
 
     # -- loading
 
-    def _shard(self, key: StateKey, now_ms: int) -> tuple[int, ShareStates]:
+    def leader(self, key: StateKey) -> int:
+        """The broker that keeps this state; KafkaError while there is none."""
         if not self._count:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no {STATE_TOPIC} yet")
+        leader = self._leaders[partition_for(str(key), self._count)][0]
+        if leader == NO_LEADER:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody leads its partition")
+        return leader
+
+    def _shard(self, key: StateKey, now_ms: int) -> tuple[int, ShareStates]:
+        if self.leader(key) != self._broker.node_id:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
         index = partition_for(str(key), self._count)
         states = self._shards.get(index)
         if states is None:
-            if self._leaders[index][0] != self._broker.node_id:
-                raise KafkaError(ErrorCode.NOT_COORDINATOR)
             states = self._load(index, now_ms)
         return index, states
 
     def _load(self, index: int, now_ms: int) -> ShareStates:
         config = self._broker.config
         try:
-            partition = self._broker.partitions.find(STATE_TOPIC, index)
+            partition = self._broker.partitions.leading(STATE_TOPIC, index)
             states = ShareStates(
                 updates_per_snapshot=config.share_coordinator_snapshot_update_records_per_snapshot
             )
@@ -153,9 +163,31 @@ class ShareStateLogs:
 
     # -- changes
 
-    def _change(self, key: StateKey, make: Callable[[ShareStates], Stored], now_ms: int) -> None:
-        index, states = self._shard(key, now_ms)
-        self._append(index, states, [(key, make(states))], now_ms)
+    def _change(
+        self, key: StateKey, make: Callable[[ShareStates], Stored], now_ms: int
+    ) -> Answer[Found]:
+        answer = Answer[Found]()
+        try:
+            index, states = self._shard(key, now_ms)
+            self._append(index, states, [(key, make(states))], now_ms)
+            partition = self._leading(index)
+        except KafkaError as error:
+            answer.give(error)
+            return answer
+        state = states.state(key)
+
+        def committed(code: ErrorCode) -> None:
+            answer.give(state if code is ErrorCode.NONE else KafkaError(coordinator_code(code)))
+
+        timeout_ms = self._broker.config.share_coordinator_write_timeout_ms
+        when_committed(partition, committed, timeout_ms=timeout_ms)
+        return answer
+
+    def _leading(self, index: int) -> Partition:
+        try:
+            return self._broker.partitions.leading(STATE_TOPIC, index)
+        except KafkaError as error:
+            raise KafkaError(coordinator_code(error.code), error.message) from error
 
     def _append(
         self,
@@ -164,7 +196,7 @@ class ShareStateLogs:
         changes: Iterable[tuple[StateKey, Stored]],
         now_ms: int,
     ) -> None:
-        """All of them or none. With one replica what is appended is committed."""
+        """All of them or none. Whoever has to know waits until they are committed."""
         wanted = [
             (key, change.record, change) for key, change in changes if change.record is not None
         ]
@@ -172,7 +204,7 @@ class ShareStateLogs:
             return
         codec = self._broker.config.share_coordinator_state_topic_compression_codec
         try:
-            partition = self._broker.partitions.find(STATE_TOPIC, index)
+            partition = self._broker.partitions.leading(STATE_TOPIC, index)
             offset = partition.log.end_offset
             append(partition, [record for _, record, _ in wanted], now_ms, codec=codec)
         except KafkaError as error:
@@ -204,7 +236,7 @@ class ShareStateLogs:
     def _prune_one(self, index: int, states: ShareStates, now_ms: int) -> None:
         old = states.renew(states.end_offset - RENEW_BEHIND, now_ms)
         self._append(index, states, old, now_ms)
-        partition = self._broker.partitions.find(STATE_TOPIC, index)
+        partition = self._broker.partitions.leading(STATE_TOPIC, index)
         oldest = min(states.oldest_offset(), partition.high_watermark)
         if oldest > partition.log.start_offset:
             partition.delete_records(oldest, now_ms)

@@ -2,19 +2,23 @@
 
 A share-partition is a state machine (see `ottla.coordinator.share.partition`). Here it meets the
 log that it is about, the topic that keeps its state, the loop's timers, and fetches that wait.
-What a member acknowledges is stored before it is answered.
+What a member acknowledges is stored before it is answered: by the coordinator of the state, which
+may be another broker, so answers may come later than the requests.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.context import Session
-from ottla.broker.journal import Alarm
+from ottla.broker.journal import Alarm, Answer, all_of
+from ottla.broker.share_ends import Ends
+from ottla.broker.share_persister import Persister
 from ottla.broker.share_sessions import Member, ShareSession, ShareSessions
-from ottla.broker.share_states import ShareStateLogs
+from ottla.broker.share_states import Found, ShareStateLogs
 from ottla.cluster.image import Image
 from ottla.config import group_config
 from ottla.config.durations import duration_ms
@@ -22,7 +26,7 @@ from ottla.config.tables.group_resource import BY_DURATION
 from ottla.coordinator.share.group import ShareGroupConfig
 from ottla.coordinator.share.partition import Acknowledged, Change, Limits, SharePartition
 from ottla.coordinator.share.persister import StateWrite
-from ottla.coordinator.share.records import UNKNOWN, StateKey
+from ottla.coordinator.share.records import UNKNOWN, ShareState, StateKey
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replica.partition import READ_COMMITTED, READ_UNCOMMITTED, Partition
 from ottla.replica.waiting import Waiting
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 log = logging.getLogger("ottla.broker")
+
+Refusal = KafkaError | None  # None: it is done
 
 _FENCED: Final = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH)
 _NOT_HERE: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -47,15 +53,26 @@ class ShareSettings(NamedTuple):
 
 
 class Shared:
-    """A share-partition with the log that it is about, and who waits for its records."""
+    """A share-partition with the log that it is about, and who waits for its records.
 
-    __slots__ = ("key", "log", "partition", "waiting")
+    It is `ready` when its state has been read; until then there is no `partition` to ask.
+    """
 
-    def __init__(self, key: StateKey, log: Partition, partition: SharePartition) -> None:
+    __slots__ = ("error", "key", "leader_epoch", "log", "partition", "ready", "waiting")
+
+    def __init__(self, key: StateKey, log: Partition) -> None:
         self.key = key
         self.log = log
-        self.partition = partition
+        self.leader_epoch = log.leader_epoch
+        self.ready = False
+        self.error: KafkaError | None = None  # why its state could not be read
+        self.partition: SharePartition
         self.waiting = Waiting()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether this broker leads the log no longer, or in another epoch."""
+        return not self.log.leads or self.log.leader_epoch != self.leader_epoch
 
 
 class Shares:
@@ -68,6 +85,8 @@ class Shares:
         self._names: dict[bytes, str] = {}
         self._alarm = Alarm(broker.clock, self._expire)
         self.states = ShareStateLogs(broker)
+        self.persister = Persister(broker, self.states)
+        self.ends = Ends(broker)
         self.sessions = ShareSessions()
 
     # -- start, stop, and the cluster's changes
@@ -77,6 +96,8 @@ class Shares:
 
     def stop(self) -> None:
         self._alarm.stop()
+        self.persister.stop()
+        self.ends.stop()
         self.states.stop()
 
     def apply(self, image: Image, now_ms: int) -> None:
@@ -86,8 +107,9 @@ class Shares:
         self._names = dict(image.names_by_id)
         for topic_id in gone:
             self.states.delete_topic(topic_id, now_ms)
-        for key in [key for key in self._shared if key.topic_id not in image.names_by_id]:
-            self.forget(key)
+        for key, shared in list(self._shared.items()):
+            if shared.is_over or key.topic_id not in image.names_by_id:
+                self.forget(key)
 
     def settings(self, group_id: str) -> ShareSettings:
         found = self._settings.get(group_id)
@@ -120,17 +142,24 @@ class Shares:
     # -- share-partitions
 
     def find(self, group_id: str, topic_id: bytes, index: int, now_ms: int) -> Shared:
-        """The share-partition, read from its state if need be; KafkaError says why not."""
+        """The share-partition, read from its state if need be; KafkaError says why not.
+
+        Where the state is not read at once, whoever finds it is woken when it is.
+        """
         name = self._broker.image.topic_name(topic_id)
         if not name:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        partition = self._broker.partitions.find(name, index)
+        partition = self._broker.partitions.leading(name, index)
         key = StateKey(group_id, topic_id, index)
         shared = self._shared.get(key)
-        if shared is None or shared.partition.leader_epoch != partition.leader_epoch:
+        if shared is None or shared.log is not partition or shared.is_over:
             shared = self._load(key, partition, now_ms)
-        shared.partition.limits = self.settings(group_id).limits
-        shared.partition.move_log_start(partition.log.start_offset)
+        if shared.error is not None:
+            self.forget(key)
+            raise shared.error
+        if shared.ready:
+            shared.partition.limits = self.settings(group_id).limits
+            shared.partition.move_log_start(partition.log.start_offset)
         return shared
 
     def forget(self, key: StateKey) -> None:
@@ -153,38 +182,62 @@ class Shares:
 
     def delete_states(
         self, group_id: str, topic_id: bytes, indexes: Iterable[int], now_ms: int
-    ) -> None:
-        """The group is done with these partitions, for good; KafkaError says why it is not."""
+    ) -> Answer[Refusal]:
+        """The group is done with these partitions, for good."""
+        answers = []
         for index in indexes:
             key = StateKey(group_id, topic_id, index)
             self.forget(key)
-            self.states.delete(key, now_ms)
+            answers.append(self.persister.delete(key, now_ms))
+        deleted = Answer[Refusal]()
+        all_of(answers).when(lambda found: deleted.give(_first_refusal(found)))
+        return deleted
+
+    # -- reading a state
 
     def _load(self, key: StateKey, partition: Partition, now_ms: int) -> Shared:
         self.forget(key)
-        try:
-            state = self.states.read(key, leader_epoch=partition.leader_epoch, now_ms=now_ms)
-            start_offset = state.start_offset
-            if start_offset == UNKNOWN:
-                # Stored at once: `latest` would be a later offset after a restart, and whatever
-                # was delivered but not acknowledged by then would be skipped.
-                start_offset = self._first_offset(key.group_id, partition, now_ms)
-                first = StateWrite(state.state_epoch, partition.leader_epoch, start_offset, 0, ())
-                self.states.write(key, first, now_ms)
-        except KafkaError as error:
-            raise KafkaError(_leader_code(error.code), error.message) from error
-        shared = Shared(
-            key,
-            partition,
-            SharePartition(
-                start_offset,
-                batches=state.batches,
-                state_epoch=state.state_epoch,
-                leader_epoch=partition.leader_epoch,
-            ),
-        )
-        self._shared[key] = shared
+        shared = self._shared[key] = Shared(key, partition)
+        read = self.persister.read(key, leader_epoch=shared.leader_epoch, now_ms=now_ms)
+        read.when(lambda found: self._read(shared, found))
         return shared
+
+    def _read(self, shared: Shared, found: Found) -> None:
+        if isinstance(found, KafkaError):
+            self._unreadable(shared, found)
+            return
+        if found.start_offset != UNKNOWN:
+            self._loaded(shared, found)
+            return
+        # Stored at once: `latest` would be a later offset after a restart, and whatever was
+        # delivered but not acknowledged by then would be skipped.
+        now_ms = self._broker.clock.now_ms()
+        start_offset = self._first_offset(shared.key.group_id, shared.log, now_ms)
+        first = StateWrite(found.state_epoch, shared.leader_epoch, start_offset, 0, ())
+        state = found._replace(start_offset=start_offset)
+        written = self.persister.write(shared.key, first, now_ms)
+        written.when(
+            lambda told: (
+                self._unreadable(shared, told)
+                if isinstance(told, KafkaError)
+                else self._loaded(shared, state)
+            )
+        )
+
+    def _loaded(self, shared: Shared, state: ShareState) -> None:
+        shared.partition = SharePartition(
+            state.start_offset,
+            batches=state.batches,
+            state_epoch=state.state_epoch,
+            leader_epoch=shared.leader_epoch,
+        )
+        shared.ready = True
+        shared.waiting.wake_all()
+
+    def _unreadable(self, shared: Shared, error: KafkaError) -> None:
+        """The next who looks for it is told."""
+        shared.error = KafkaError(_leader_code(error.code), error.message)
+        shared.waiting.wake_all()
 
     def _first_offset(self, group_id: str, partition: Partition, now_ms: int) -> int:
         """Where a group starts that has read nothing: share.auto.offset.reset."""
@@ -205,19 +258,41 @@ class Shares:
 
     def acknowledge(
         self, member: Member, topic_id: bytes, index: int, said: Iterable[Acknowledged], now_ms: int
-    ) -> None:
-        """All of it is stored when this returns. KafkaError: nothing of it holds."""
-        shared = self.find(member.group_id, topic_id, index, now_ms)
-        change = shared.partition.acknowledge(member.member_id, said, now_ms)
-        self._store(shared, change, now_ms)
+    ) -> Answer[Refusal]:
+        """All of it is stored when the answer comes, or nothing of it holds."""
+        answer = Answer[Refusal]()
+        try:
+            shared = self.find(member.group_id, topic_id, index, now_ms)
+            if not shared.ready:
+                raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "its state is being read")
+            change = shared.partition.acknowledge(member.member_id, said, now_ms)
+        except KafkaError as error:
+            answer.give(error)
+            return answer
+        self._store(shared, change, now_ms).when(answer.give)
         self.watch(shared, now_ms)
+        return answer
 
-    def release(self, session: ShareSession, now_ms: int) -> None:
+    def release(self, session: ShareSession, now_ms: int) -> Answer[list[Refusal]]:
         """The session is over; what its member holds is for others."""
         group_id, member_id = session.member
         self.sessions.end(session)
-        for shared in [each for key, each in self._shared.items() if key.group_id == group_id]:
-            self._store_quietly(shared, shared.partition.release(member_id), now_ms)
+        shares = [each for key, each in self._shared.items() if key.group_id == group_id]
+        released = all_of(
+            [
+                self._store_quietly(shared, shared.partition.release(member_id), now_ms)
+                for shared in shares
+                if shared.ready
+            ]
+        )
+        if len(self._broker.image.brokers) > 1 and not self.sessions.has_group(group_id):
+            # Its offsets may be set anew by now, at another broker.
+            released.when(lambda _: self._forget_idle(group_id))
+        return released
+
+    def _forget_idle(self, group_id: str) -> None:
+        if not self.sessions.has_group(group_id):
+            self.forget_group(group_id)
 
     def disconnected(self, connection: Session, now_ms: int) -> None:
         for session in self.sessions.of_connection(connection):
@@ -227,40 +302,47 @@ class Shares:
         """Locks were given out or prolonged: see to it that they end."""
         self._alarm.set(shared.partition.next_deadline_ms(), now_ms)
 
-    def _store(self, shared: Shared, change: Change, now_ms: int) -> None:
+    def _store(self, shared: Shared, change: Change, now_ms: int) -> Answer[Refusal]:
+        answer = Answer[Refusal]()
         partition = shared.partition
-        if change.batches:
-            write = StateWrite(
-                partition.state_epoch,
-                partition.leader_epoch,
-                change.start_offset,
-                change.delivery_complete_count,
-                tuple(change.batches),
-            )
-            try:
-                self.states.write(shared.key, write, now_ms)
-            except KafkaError as error:
-                partition.rollback(change)
-                self.watch(shared, now_ms)
-                if error.code in _FENCED:
-                    self.forget(shared.key)
-                raise KafkaError(_leader_code(error.code), error.message) from error
-        partition.commit(change)
-        if change.batches:
-            shared.waiting.wake_all()
+        if not change.batches:
+            partition.commit(change)
+            answer.give(None)
+            return answer
+        write = StateWrite(
+            partition.state_epoch,
+            partition.leader_epoch,
+            change.start_offset,
+            change.delivery_complete_count,
+            tuple(change.batches),
+        )
+        written = self.persister.write(shared.key, write, now_ms)
+        written.when(lambda found: answer.give(self._stored(shared, change, found)))
+        return answer
 
-    def _store_quietly(self, shared: Shared, change: Change, now_ms: int) -> None:
+    def _stored(self, shared: Shared, change: Change, found: Found) -> Refusal:
+        if isinstance(found, KafkaError):
+            now_ms = self._broker.clock.now_ms()
+            shared.partition.rollback(change)
+            self._alarm.set(now_ms + RETRY_MS, now_ms)  # for locks that end, or have ended
+            if found.code in _FENCED:
+                self.forget(shared.key)
+            return KafkaError(_leader_code(found.code), found.message)
+        shared.partition.commit(change)
+        shared.waiting.wake_all()
+        return None
+
+    def _store_quietly(self, shared: Shared, change: Change, now_ms: int) -> Answer[Refusal]:
         """For what nobody waits to hear about. What cannot be stored is tried again later."""
-        try:
-            self._store(shared, change, now_ms)
-        except KafkaError as error:
-            log.warning("%s: what is released could not be stored: %s", shared.key, error)
+        stored = self._store(shared, change, now_ms)
+        stored.when(partial(_warn, shared.key))
+        return stored
 
     # -- time
 
     def _expire(self, now_ms: int) -> int | None:
         deadlines = []
-        for shared in list(self._shared.values()):
+        for shared in [each for each in self._shared.values() if each.ready]:
             due_ms = shared.partition.next_deadline_ms()
             if due_ms is not None and due_ms <= now_ms:
                 self._store_quietly(shared, shared.partition.expire(now_ms), now_ms)
@@ -273,6 +355,15 @@ class Shares:
 
 
 RETRY_MS: Final = 100  # between attempts to store that locks have ended
+
+
+def _warn(key: StateKey, refusal: Refusal) -> None:
+    if refusal is not None:
+        log.warning("%s: what is released could not be stored: %s", key, refusal)
+
+
+def _first_refusal(found: Iterable[Found]) -> Refusal:
+    return next((each for each in found if isinstance(each, KafkaError)), None)
 
 
 def _leader_code(code: ErrorCode) -> ErrorCode:

@@ -17,19 +17,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.internal_topic import InternalTopic, Take
-from ottla.broker.journal import Alarm, Answer, Stored, append
-from ottla.broker.markers import write_marker
+from ottla.broker.journal import Alarm, Answer, Stored, append, is_committed, when_committed
+from ottla.broker.markers import MarkerPost
 from ottla.cluster.decisions import NewTopic
 from ottla.cluster.image import Image
+from ottla.coordinator.outcome import coordinator_code
 from ottla.coordinator.transactions.coordinator import TransactionCoordinator
 from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
 from ottla.coordinator.transactions.outcome import Markers, Outcome, Reply, Result
 from ottla.coordinator.transactions.shard import TransactionConfig
-from ottla.coordinator.transactions.transaction import EPOCH_BUMP_FROM
+from ottla.coordinator.transactions.transaction import Partition
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -37,7 +39,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-UNCOMPRESSED = 0
+UNCOMPRESSED: Final = 0
+ANSWER_TIMEOUT_MS: Final = 10_000  # what is not committed by then is answered without
 
 
 class Transactions:
@@ -47,6 +50,7 @@ class Transactions:
         self._broker = broker
         self._loop = asyncio.get_running_loop()
         self._alarm = Alarm(broker.clock, self._expire)
+        self._post = MarkerPost(broker)
         self._tasks: set[asyncio.Task[None]] = set()
         self._topic = InternalTopic(
             TRANSACTIONS_TOPIC,
@@ -66,6 +70,7 @@ class Transactions:
     def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
+        self._post.stop()
         self._alarm.stop()
         self._topic.stop()
 
@@ -136,102 +141,63 @@ class Transactions:
     def drop(self, index: int) -> None:
         self.coordinator.unload(index)
 
-    # -- what others ask
-
-    def verify(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: list[tuple[str, int]],
-        *,
-        add: bool,
-        now_ms: int,
-    ) -> dict[tuple[str, int], ErrorCode]:
-        """Whether a producer may write to these in its transaction (KIP-890).
-
-        `add` is transaction version 2: the partitions are added by being written to. Else they have
-        to be in the transaction that is open. The producer's transactions have their coordinator
-        on this broker; with several brokers this is an AddPartitionsToTxn v4 to the one that has.
-        """
-        coordinator = self.coordinator
-        if not add:
-            return coordinator.verify(
-                transactional_id, partitions, producer_id=producer_id, epoch=producer_epoch
-            )
-        answer = Answer[Result]()
-        outcome = coordinator.add_partitions(
-            transactional_id,
-            partitions,
-            producer_id=producer_id,
-            epoch=producer_epoch,
-            client_version=EPOCH_BUMP_FROM,
-            token=answer,
-            now_ms=now_ms,
-        )
-        self.carry_out(outcome, now_ms)
-        result = answer.result()
-        assert isinstance(result, Result)
-        return dict.fromkeys(partitions, result.code)
-
     # -- outcomes
 
     def carry_out(self, outcome: Outcome, now_ms: int) -> None:
-        """Append, and once that is committed, answer and mark. With one replica that is at once."""
-        pending = [outcome]
-        while pending:
-            outcome = pending.pop()
-            if self._store(outcome, now_ms):
-                for markers in outcome.markers:
-                    codes = self._mark(markers, now_ms)
-                    shard = self.coordinator.shards[outcome.partition]
-                    pending.append(shard.marked(markers, codes, now_ms=now_ms))
-            shard_or_none = self.coordinator.shards.get(outcome.partition)
-            if shard_or_none is not None:
-                self._alarm.set(shard_or_none.next_deadline_ms(), now_ms)
+        """Append, and once that is committed, answer and mark. With one replica that is at once.
 
-    def _store(self, outcome: Outcome, now_ms: int) -> bool:
+        What has nothing to append may tell of what others have appended, and waits for that too.
+        """
+        index = outcome.partition
         try:
             if outcome.records:
-                partition = self._broker.partitions.find(TRANSACTIONS_TOPIC, outcome.partition)
+                partition = self._broker.partitions.leading(TRANSACTIONS_TOPIC, index)
                 append(partition, outcome.records, now_ms, codec=UNCOMPRESSED)
         except KafkaError as error:
-            where = f"{TRANSACTIONS_TOPIC}-{outcome.partition}"
+            where = f"{TRANSACTIONS_TOPIC}-{index}"
             log.warning("%s: what transactions did could not be stored: %s", where, error)
             self._answer(self.coordinator.failed(outcome, error.code, now_ms=now_ms))
-            return False
-        self._answer(outcome.replies)
-        return True
+        else:
+            self._follow(outcome, now_ms)
+        shard = self.coordinator.shards.get(index)
+        if shard is not None:
+            self._alarm.set(shard.next_deadline_ms(), now_ms)
 
-    def _mark(self, markers: Markers, now_ms: int) -> dict[tuple[str, int], ErrorCode]:
-        """Write a decided transaction's markers.
+    def _follow(self, outcome: Outcome, now_ms: int) -> None:
+        """Answer and mark when it is time."""
+        replies, markers = outcome.replies, outcome.markers
+        partition = self._broker.partitions.of_topic(TRANSACTIONS_TOPIC).get(outcome.partition)
+        if partition is None or is_committed(partition):
+            self._answer(replies)
+            for each in markers:
+                self._mark(outcome.partition, each, now_ms)
+            return
+        if replies:
+            told = partial(self._committed, replies)
+            when_committed(partition, told, timeout_ms=ANSWER_TIMEOUT_MS)
+        if markers:
+            when_committed(partition, partial(self._decided, outcome.partition, markers))
 
-        The one place that takes every partition to be led by this broker; with several brokers
-        these are WriteTxnMarkers requests to the leaders. A partition that no longer exists needs
-        no marker.
-        """
-        topics = self._broker.image.topics
-        codes: dict[tuple[str, int], ErrorCode] = {}
-        for topic, index in markers.partitions:
-            known = topics.get(topic)
-            if known is None or index >= len(known.partitions):
-                codes[topic, index] = ErrorCode.NONE
-                continue
-            codes[topic, index] = write_marker(
-                self._broker,
-                topic,
-                index,
-                producer_id=markers.producer_id,
-                producer_epoch=markers.producer_epoch,
-                coordinator_epoch=markers.coordinator_epoch,
-                commit=markers.commit,
-                transaction_version=markers.transaction_version,
-                now_ms=now_ms,
-            )
-            if codes[topic, index] is not ErrorCode.NONE:
-                what = f"{markers.transactional_id!r} in {topic}-{index}"
-                log.warning("marker of %s: %s", what, codes[topic, index].name)
-        return codes
+    def _committed(self, replies: list[Reply], code: ErrorCode) -> None:
+        if code is not ErrorCode.NONE:
+            refused = Result(coordinator_code(code))
+            replies = [(token, refused) for token, _ in replies]
+        self._answer(replies)
+
+    def _decided(self, index: int, markers: list[Markers], code: ErrorCode) -> None:
+        """If another broker has taken over, it is the one to write the markers."""
+        if code is ErrorCode.NONE:
+            for each in markers:
+                self._mark(index, each, self._broker.clock.now_ms())
+
+    def _mark(self, index: int, markers: Markers, now_ms: int) -> None:
+        self._post.send(markers, now_ms, partial(self._marked, index, markers))
+
+    def _marked(self, index: int, markers: Markers, codes: Mapping[Partition, ErrorCode]) -> None:
+        shard = self.coordinator.shards.get(index)
+        if shard is not None:
+            now_ms = self._broker.clock.now_ms()
+            self.carry_out(shard.marked(markers, codes, now_ms=now_ms), now_ms)
 
     def _answer(self, replies: Iterable[Reply]) -> None:
         for answer, result in replies:

@@ -8,9 +8,12 @@ know of it yet is fenced.
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import partial
 
 from ottla.broker.context import Context
-from ottla.broker.journal import Answer
+from ottla.broker.journal import Answer, all_of
+from ottla.broker.share_states import Found
+from ottla.broker.shares import Refusal
 from ottla.coordinator.share.coordination import alterable_share_group, change
 from ottla.coordinator.share.group import ShareGroup
 from ottla.coordinator.share.keys import StatePartitions
@@ -57,32 +60,52 @@ def _answer(
             error_code=error.code, error_message=error.message or None
         )
     response = AlterShareGroupOffsetsResponse()
-    made: dict[bytes, StatePartitions] = {}
+    set_: list[Answer[Refusal]] = []
     for topic in request.topics:
-        response.responses.append(_alter(ctx, group, topic, made))
-    if not made:
-        return response
+        response.responses.append(_alter(ctx, group, topic, set_))
     answer = Answer[AlterShareGroupOffsetsResponse]()
-    outcome = change(
-        groups.coordinator,
-        group,
-        lambda turn: group.initialize(made, turn),
-        answer=(answer, response),
-        now_ms=ctx.now_ms,
-    )
-    groups.carry_out(outcome, ctx.now_ms)
+    all_of(set_).when(lambda _: _record(ctx, group, response, answer))
     return answer.result()
+
+
+def _record(
+    ctx: Context,
+    group: ShareGroup,
+    response: AlterShareGroupOffsetsResponse,
+    answer: Answer[AlterShareGroupOffsetsResponse],
+) -> None:
+    """The group remembers of which partitions there are states."""
+    made = {}
+    for topic in response.responses:
+        done = [each.partition_index for each in topic.partitions if not each.error_code]
+        if done:
+            made[topic.topic_id] = StatePartitions(topic.topic_name, tuple(done))
+    if not made:
+        answer.give(response)
+        return
+    groups, now_ms = ctx.broker.groups, ctx.broker.clock.now_ms()
+    try:
+        outcome = change(
+            groups.coordinator,
+            group,
+            lambda turn: group.initialize(made, turn),
+            answer=(answer, response),
+            now_ms=now_ms,
+        )
+    except KafkaError as error:  # the group has another coordinator by now
+        answer.give(AlterShareGroupOffsetsResponse(error_code=error.code))
+        return
+    groups.carry_out(outcome, now_ms)
 
 
 def _alter(
     ctx: Context,
     group: ShareGroup,
     asked: AlterShareGroupOffsetsRequestTopic,
-    made: dict[bytes, StatePartitions],
+    set_: list[Answer[Refusal]],
 ) -> AlterShareGroupOffsetsResponseTopic:
     topic = ctx.broker.image.topics.get(asked.topic_name)
     answered = AlterShareGroupOffsetsResponseTopic(topic_name=asked.topic_name)
-    done = []
     if topic is not None:
         answered.topic_id = topic.id
     for partition in asked.partitions:
@@ -94,22 +117,34 @@ def _alter(
             answer.error_message = "This server does not host this topic-partition."
             continue
         key = StateKey(group.group_id, topic.id, index)
-        try:
-            _set(ctx, group, key, partition.start_offset)
-        except KafkaError as error:
-            answer.error_code = error.code
-            answer.error_message = error.message or None
-        else:
-            done.append(index)
-    if topic is not None and done:
-        made[topic.id] = StatePartitions(topic.name, tuple(done))
+        done = _set(ctx, group, key, partition.start_offset)
+        done.when(partial(_refuse, answer))
+        set_.append(done)
     return answered
 
 
-def _set(ctx: Context, group: ShareGroup, key: StateKey, start_offset: int) -> None:
-    shares = ctx.broker.shares
-    state_epoch = max(shares.states.summary(key, ctx.now_ms).state_epoch + 1, group.epoch)
-    shares.states.initialize(
-        key, state_epoch=state_epoch, start_offset=start_offset, now_ms=ctx.now_ms
-    )
-    shares.forget(key)
+def _refuse(answer: AlterShareGroupOffsetsResponsePartition, refusal: Refusal) -> None:
+    if refusal is not None:
+        answer.error_code = refusal.code
+        answer.error_message = refusal.message or None
+
+
+def _set(ctx: Context, group: ShareGroup, key: StateKey, start_offset: int) -> Answer[Refusal]:
+    shares, done = ctx.broker.shares, Answer[Refusal]()
+
+    def initialized(found: Found) -> None:
+        if not isinstance(found, KafkaError):
+            shares.forget(key)
+        done.give(found if isinstance(found, KafkaError) else None)
+
+    def known(found: Found) -> None:
+        if isinstance(found, KafkaError):
+            done.give(found)
+            return
+        state_epoch = max(found.state_epoch + 1, group.epoch)
+        shares.persister.initialize(
+            key, state_epoch=state_epoch, start_offset=start_offset, now_ms=ctx.now_ms
+        ).when(initialized)
+
+    shares.persister.summary(key, ctx.now_ms).when(known)
+    return done

@@ -7,6 +7,8 @@ v1  whether a member speaks the classic protocol
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from ottla.broker.context import Context
 from ottla.broker.operations import ON_GROUP
 from ottla.wire.messages.consumer_group_describe import (
@@ -15,10 +17,12 @@ from ottla.wire.messages.consumer_group_describe import (
 )
 
 
-def handle(ctx: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
+def handle(
+    ctx: Context, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse | Awaitable[ConsumerGroupDescribeResponse]:
     response = ctx.broker.groups.coordinator.consumer_group_describe(request)
     if request.include_authorized_operations:
         for group in response.groups:
             if not group.error_code:
                 group.authorized_operations = ON_GROUP
-    return response
+    return ctx.broker.groups.read(response, request.group_ids)

@@ -7,9 +7,11 @@ A share group without members forgets topics. Should it read them again, it begi
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import partial
 
 from ottla.broker.context import Context
-from ottla.broker.journal import Answer
+from ottla.broker.journal import Answer, all_of
+from ottla.broker.shares import Refusal
 from ottla.coordinator.share.coordination import change, empty_share_group
 from ottla.coordinator.share.group import ShareGroup
 from ottla.errors import ErrorCode, KafkaError
@@ -31,23 +33,39 @@ def handle(
             error_code=error.code, error_message=error.message or None
         )
     response = DeleteShareGroupOffsetsResponse()
-    gone: list[bytes] = []
+    deleted: list[Answer[Refusal]] = []
     for topic in request.topics:
-        response.responses.append(_delete(ctx, group, topic.topic_name, gone))
+        response.responses.append(_delete(ctx, group, topic.topic_name, deleted))
     answer = Answer[DeleteShareGroupOffsetsResponse]()
-    outcome = change(
-        groups.coordinator,
-        group,
-        lambda turn: group.forget(gone, turn),
-        answer=(answer, response),
-        now_ms=ctx.now_ms,
-    )
-    groups.carry_out(outcome, ctx.now_ms)
+    all_of(deleted).when(lambda _: _record(ctx, group, response, answer))
     return answer.result()
 
 
+def _record(
+    ctx: Context,
+    group: ShareGroup,
+    response: DeleteShareGroupOffsetsResponse,
+    answer: Answer[DeleteShareGroupOffsetsResponse],
+) -> None:
+    """The group forgets the topics of which all states are gone."""
+    groups, now_ms = ctx.broker.groups, ctx.broker.clock.now_ms()
+    gone = [topic.topic_id for topic in response.responses if not topic.error_code]
+    try:
+        outcome = change(
+            groups.coordinator,
+            group,
+            lambda turn: group.forget(gone, turn),
+            answer=(answer, response),
+            now_ms=now_ms,
+        )
+    except KafkaError as error:  # the group has another coordinator by now
+        answer.give(DeleteShareGroupOffsetsResponse(error_code=error.code))
+        return
+    groups.carry_out(outcome, now_ms)
+
+
 def _delete(
-    ctx: Context, group: ShareGroup, name: str, gone: list[bytes]
+    ctx: Context, group: ShareGroup, name: str, deleted: list[Answer[Refusal]]
 ) -> DeleteShareGroupOffsetsResponseTopic:
     answer = DeleteShareGroupOffsetsResponseTopic(topic_name=name)
     topic = ctx.broker.image.topics.get(name)
@@ -61,11 +79,14 @@ def _delete(
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         answer.error_message = "There is no offset information to delete."
         return answer
-    try:
-        ctx.broker.shares.delete_states(group.group_id, topic.id, known.partitions, ctx.now_ms)
-    except KafkaError as error:
-        answer.error_code = error.code
-        answer.error_message = error.message or None
-    else:
-        gone.append(topic.id)
+    shares = ctx.broker.shares
+    done = shares.delete_states(group.group_id, topic.id, known.partitions, ctx.now_ms)
+    done.when(partial(_refuse, answer))
+    deleted.append(done)
     return answer
+
+
+def _refuse(answer: DeleteShareGroupOffsetsResponseTopic, refusal: Refusal) -> None:
+    if refusal is not None:
+        answer.error_code = refusal.code
+        answer.error_message = refusal.message or None

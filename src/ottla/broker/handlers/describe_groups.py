@@ -8,15 +8,19 @@ v6  GROUP_ID_NOT_FOUND (KIP-1043)
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from ottla.broker.context import Context
 from ottla.broker.operations import ON_GROUP
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 
 
-def handle(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+def handle(
+    ctx: Context, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse | Awaitable[DescribeGroupsResponse]:
     response = ctx.broker.groups.coordinator.describe_groups(request, version=ctx.version)
     if request.include_authorized_operations:
         for group in response.groups:
             if not group.error_code:
                 group.authorized_operations = ON_GROUP
-    return response
+    return ctx.broker.groups.read(response, request.groups)

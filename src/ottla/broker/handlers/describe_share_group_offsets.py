@@ -8,38 +8,47 @@ v1  lag (KIP-1226): records that are not done with
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 
 from ottla.broker.context import Context
+from ottla.broker.journal import Answer, all_of, then
+from ottla.broker.share_states import Found
 from ottla.coordinator.share.coordination import share_group
-from ottla.coordinator.share.records import UNKNOWN, StateKey
+from ottla.coordinator.share.records import UNKNOWN, ShareState, StateKey
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsResponse,
     DescribeShareGroupOffsetsResponseGroup,
-    DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
+)
+from ottla.wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsResponsePartition as Described,
 )
 from ottla.wire.primitives import ZERO_UUID
 
 
 def handle(
     ctx: Context, request: DescribeShareGroupOffsetsRequest
-) -> DescribeShareGroupOffsetsResponse:
-    return DescribeShareGroupOffsetsResponse(groups=[_group(ctx, each) for each in request.groups])
+) -> DescribeShareGroupOffsetsResponse | Awaitable[DescribeShareGroupOffsetsResponse]:
+    groups = all_of([_group(ctx, each) for each in request.groups])
+    return then(groups.result(), lambda found: DescribeShareGroupOffsetsResponse(groups=found))
 
 
 def _group(
     ctx: Context, asked: DescribeShareGroupOffsetsRequestGroup
-) -> DescribeShareGroupOffsetsResponseGroup:
+) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
     try:
         known = _known(ctx, asked.group_id)
     except KafkaError as error:
-        return DescribeShareGroupOffsetsResponseGroup(
-            asked.group_id, error_code=error.code, error_message=error.message or None
+        refused = Answer[DescribeShareGroupOffsetsResponseGroup]()
+        refused.give(
+            DescribeShareGroupOffsetsResponseGroup(
+                asked.group_id, error_code=error.code, error_message=error.message or None
+            )
         )
+        return refused
     wanted: Mapping[str, Sequence[int]] = known
     if asked.topics is not None:
         wanted = {topic.topic_name: topic.partitions for topic in asked.topics}
@@ -47,7 +56,9 @@ def _group(
         _topic(ctx, asked.group_id, name, indexes, known.get(name, ()))
         for name, indexes in wanted.items()
     ]
-    return DescribeShareGroupOffsetsResponseGroup(asked.group_id, topics)
+    return all_of(topics).map(
+        lambda found: DescribeShareGroupOffsetsResponseGroup(asked.group_id, found)
+    )
 
 
 def _known(ctx: Context, group_id: str) -> Mapping[str, Sequence[int]]:
@@ -63,38 +74,52 @@ def _known(ctx: Context, group_id: str) -> Mapping[str, Sequence[int]]:
 
 def _topic(
     ctx: Context, group_id: str, name: str, indexes: Sequence[int], known: Sequence[int]
-) -> DescribeShareGroupOffsetsResponseTopic:
+) -> Answer[DescribeShareGroupOffsetsResponseTopic]:
     topic = ctx.broker.image.topics.get(name)
     topic_id = ZERO_UUID if topic is None else topic.id
-    return DescribeShareGroupOffsetsResponseTopic(
-        name,
-        topic_id,
-        [
-            _partition(ctx, name, StateKey(group_id, topic_id, index))
-            if topic is not None and index in known
-            else DescribeShareGroupOffsetsResponsePartition(index, start_offset=UNKNOWN)
-            for index in indexes
-        ],
+    partitions = [
+        _partition(ctx, name, StateKey(group_id, topic_id, index))
+        if topic is not None and index in known
+        else _unknown(index)
+        for index in indexes
+    ]
+    return all_of(partitions).map(
+        lambda found: DescribeShareGroupOffsetsResponseTopic(name, topic_id, found)
     )
 
 
-def _partition(
-    ctx: Context, name: str, key: StateKey
-) -> DescribeShareGroupOffsetsResponsePartition:
-    try:
-        state = ctx.broker.shares.states.summary(key, ctx.now_ms)
-        end = ctx.broker.partitions.find(name, key.partition).high_watermark
-    except KafkaError as error:
-        return DescribeShareGroupOffsetsResponsePartition(
-            partition_index=key.partition,
-            start_offset=UNKNOWN,
-            error_code=error.code,
-            error_message=error.message or None,
+def _unknown(index: int) -> Answer[Described]:
+    answer = Answer[Described]()
+    answer.give(Described(index, start_offset=UNKNOWN))
+    return answer
+
+
+def _partition(ctx: Context, name: str, key: StateKey) -> Answer[Described]:
+    """Its state from the coordinator of that, and its end from its leader."""
+    shares, described = ctx.broker.shares, Answer[Described]()
+    shares.persister.summary(key, ctx.now_ms).when(
+        lambda found: shares.ends.of(name, key.partition).when(
+            lambda end: described.give(_described(key, found, end))
         )
+    )
+    return described
+
+
+def _described(key: StateKey, state: Found, end: int | KafkaError) -> Described:
+    for each in (state, end):
+        if isinstance(each, KafkaError):
+            return Described(
+                partition_index=key.partition,
+                start_offset=UNKNOWN,
+                error_code=each.code,
+                error_message=each.message or None,
+            )
+    assert isinstance(state, ShareState)
+    assert isinstance(end, int)
     lag = -1
     if state.start_offset != UNKNOWN and state.delivery_complete_count != UNKNOWN:
         lag = max(end - state.start_offset - state.delivery_complete_count, 0)
-    return DescribeShareGroupOffsetsResponsePartition(
+    return Described(
         partition_index=key.partition,
         start_offset=state.start_offset,
         leader_epoch=state.leader_epoch,

@@ -79,7 +79,10 @@ def _leader(ctx: Context, key_type: int, key: str) -> int:
     if key_type == SHARE and not is_state_key(key):
         message = f"{key} does not name a group, a topic id and a partition."
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-    partitions = ctx.broker.image.topics[topic].partitions
+    found = ctx.broker.image.topics.get(topic)
+    if found is None:  # made a moment ago, by another broker
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
+    partitions = found.partitions
     return partitions[partition_for(key, len(partitions))].leader
 
 

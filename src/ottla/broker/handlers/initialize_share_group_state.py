@@ -5,7 +5,12 @@ A group coordinator tells the share coordinator from where on a share-partition 
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from ottla.broker.context import Context
+from ottla.broker.journal import Answer, then
+from ottla.broker.share_serving import checked, for_each
+from ottla.broker.share_states import Found
 from ottla.coordinator.share.records import StateKey
 from ottla.errors import KafkaError
 from ottla.wire.messages.initialize_share_group_state import (
@@ -19,34 +24,33 @@ from ottla.wire.messages.initialize_share_group_state import (
 
 def handle(
     ctx: Context, request: InitializeShareGroupStateRequest
-) -> InitializeShareGroupStateResponse:
-    return InitializeShareGroupStateResponse(
-        [
-            InitializeStateResult(
-                topic.topic_id,
-                [
-                    _initialize(
-                        ctx, StateKey(request.group_id, topic.topic_id, each.partition), each
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+) -> InitializeShareGroupStateResponse | Awaitable[InitializeShareGroupStateResponse]:
+    topics = for_each(
+        request.group_id, request.topics, lambda key, asked: _initialize(ctx, key, asked)
+    )
+    return then(
+        topics.result(),
+        lambda results: InitializeShareGroupStateResponse(
+            [InitializeStateResult(*each) for each in results]
+        ),
     )
 
 
-def _initialize(ctx: Context, key: StateKey, asked: PartitionData) -> PartitionResult:
+def _initialize(ctx: Context, key: StateKey, asked: PartitionData) -> Answer[PartitionResult]:
     shares = ctx.broker.shares
-    try:
-        shares.check(key)
-        shares.states.initialize(
+
+    def ask() -> Answer[Found]:
+        return shares.states.initialize(
             key,
             state_epoch=asked.state_epoch,
             start_offset=asked.start_offset,
             now_ms=ctx.now_ms,
         )
-    except KafkaError as error:
-        return PartitionResult(key.partition, error.code, error.message or None)
-    shares.forget(key)
-    return PartitionResult(key.partition)
+
+    def result(found: Found) -> PartitionResult:
+        if isinstance(found, KafkaError):
+            return PartitionResult(key.partition, found.code, found.message or None)
+        shares.forget(key)
+        return PartitionResult(key.partition)
+
+    return checked(ctx, key, ask).map(result)

@@ -7,9 +7,15 @@ v4  states, and a filter by them (KIP-518)      v5  types, and a filter by them 
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from ottla.broker.context import Context
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 
-def handle(ctx: Context, request: ListGroupsRequest) -> ListGroupsResponse:
-    return ctx.broker.groups.coordinator.list_groups(request)
+def handle(
+    ctx: Context, request: ListGroupsRequest
+) -> ListGroupsResponse | Awaitable[ListGroupsResponse]:
+    groups = ctx.broker.groups
+    response = groups.coordinator.list_groups(request)
+    return groups.read(response, [group.group_id for group in response.groups])

@@ -8,6 +8,7 @@ v8  several groups (KIP-709)        v9   member epoch (KIP-848)     v10 topic id
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Final
 
 from ottla.broker.context import Context
@@ -28,7 +29,18 @@ SEVERAL_GROUPS_FROM: Final = 8
 TOPIC_IDS_FROM: Final = 10
 
 
-def handle(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
+def handle(
+    ctx: Context, request: OffsetFetchRequest
+) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+    """What others are about to commit may be in it: nobody reads it before it is committed."""
+    response = _read(ctx, request)
+    asked = [request.group_id]
+    if ctx.version >= SEVERAL_GROUPS_FROM:
+        asked = [group.group_id for group in request.groups]
+    return ctx.broker.groups.read(response, asked)
+
+
+def _read(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if ctx.version >= SEVERAL_GROUPS_FROM:
         stable = request.require_stable
         return OffsetFetchResponse(groups=[_fetch(ctx, group, stable) for group in request.groups])

@@ -14,11 +14,14 @@ v12  implicit AddPartitionsToTxn (KIP-890)                     v13  topic ids (K
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ottla.broker.context import Context
-from ottla.broker.verification import Writer, verify
+from ottla.broker.context import Context, Response
+from ottla.broker.journal import Answer
+from ottla.broker.verification import Writer
 from ottla.cluster.image import INTERNAL_TOPICS
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import (
@@ -55,15 +58,53 @@ TRY_AGAIN: Final = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
+Barred = dict[tuple[str, int], KafkaError]  # which partitions may not be written to, and why
 ADMIN_CLIENT: Final = "__admin_client"  # whoever calls itself so may write to internal topics
 
 
-def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | None:
+def handle(ctx: Context, request: ProduceRequest) -> Response:
+    if request.transactional_id is None:
+        return _produce(ctx, request, None)
+    verified = _verify(ctx, request, request.transactional_id)
+    if verified.given:
+        return _produce(ctx, request, verified.response)
+    return _produce_later(ctx, request, verified)
+
+
+def _produce_later(ctx: Context, request: ProduceRequest, verified: Answer[Barred]) -> Response:
+    """The coordinator of the transaction is asked. Nothing of this client may overtake it.
+
+    The records lie in a buffer that is used again meanwhile; they are kept.
+    """
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None and not isinstance(data.records, FileSlice):
+                data.records = bytearray(data.records)
+    ctx.session.hold(True)
+    appended: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+
+    def go_on(barred: Barred) -> None:
+        ctx.now_ms = ctx.broker.clock.now_ms()
+        try:
+            answer = _produce(ctx, request, barred)
+        except Exception as error:
+            appended.set_exception(error)
+        else:
+            appended.set_result(answer)
+        ctx.session.hold(False)
+
+    verified.when(go_on)
+    return _answer_later(appended)
+
+
+async def _answer_later(appended: asyncio.Future[Response]) -> Response:
+    answer = await appended
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def _produce(ctx: Context, request: ProduceRequest, barred: Barred | None) -> Response:
     version, now_ms = ctx.version, ctx.now_ms
     failed: KafkaError | None = None
-    barred: dict[tuple[str, int], KafkaError] | None = None
-    if request.transactional_id is not None:
-        barred = _verify(ctx, request, request.transactional_id)
     topics = []
     for topic in request.topic_data:
         if version >= TOPIC_IDS_FROM:
@@ -99,7 +140,7 @@ def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | None:
 
 def _append(
     partition: Partition,
-    barred: dict[tuple[str, int], KafkaError] | None,
+    barred: Barred | None,
     asked: PartitionProduceData,
     version: int,
     now_ms: int,
@@ -156,20 +197,21 @@ class Batch(NamedTuple):
     base_sequence: int
 
 
-def _verify(
-    ctx: Context, request: ProduceRequest, transactional_id: str
-) -> dict[tuple[str, int], KafkaError]:
+def _verify(ctx: Context, request: ProduceRequest, transactional_id: str) -> Answer[Barred]:
     """Partitions to which the request's transactional batches may not be appended, and why."""
+    verified = Answer[Barred]()
     batches = _transactional(ctx, request)
     begins: list[Batch] = []
     for each in batches:
         if each[1:3] != batches[0][1:3]:
-            return _mixed(batches)
+            verified.give(_mixed(batches))
+            return verified
         producer = each.partition.log.producer(each.producer_id)
         if producer is None or not producer.in_transaction(each.producer_epoch):
             begins.append(each)
     if not begins:
-        return {}
+        verified.give({})
+        return verified
     writer = Writer(
         transactional_id,
         begins[0].producer_id,
@@ -177,7 +219,15 @@ def _verify(
         adds=ctx.version >= ADDS_FROM,
         knows_abortable=ctx.version >= ABORTABLE_FROM,
     )
-    codes = verify(ctx.broker, writer, [each.partition for each in begins], ctx.now_ms)
+    partitions = [each.partition for each in begins]
+    answer = ctx.broker.verification.verify(writer, partitions, ctx.now_ms)
+    answer.when(lambda codes: verified.give(_verified(begins, writer, codes)))
+    return verified
+
+
+def _verified(
+    begins: list[Batch], writer: Writer, codes: dict[tuple[str, int], ErrorCode]
+) -> Barred:
     barred = {place: _barred(code, writer) for place, code in codes.items()}
     for each in begins if writer.adds else ():
         place = (each.partition.topic, each.partition.index)
@@ -190,7 +240,7 @@ def _verify(
     return barred
 
 
-def _mixed(batches: list[Batch]) -> dict[tuple[str, int], KafkaError]:
+def _mixed(batches: list[Batch]) -> Barred:
     mixed = KafkaError(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         "Transactional records contained more than one producer ID",

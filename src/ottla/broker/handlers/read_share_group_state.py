@@ -6,10 +6,16 @@ older epoch are refused.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from ottla.broker.context import Context
+from ottla.broker.journal import Answer, then
+from ottla.broker.share_serving import checked, for_each
+from ottla.broker.share_states import Found
 from ottla.coordinator.share.records import StateKey
 from ottla.errors import KafkaError
 from ottla.wire.messages.read_share_group_state import (
+    PartitionData,
     PartitionResult,
     ReadShareGroupStateRequest,
     ReadShareGroupStateResponse,
@@ -18,35 +24,31 @@ from ottla.wire.messages.read_share_group_state import (
 )
 
 
-def handle(ctx: Context, request: ReadShareGroupStateRequest) -> ReadShareGroupStateResponse:
-    return ReadShareGroupStateResponse(
-        [
-            ReadStateResult(
-                topic.topic_id,
-                [
-                    _read(
-                        ctx,
-                        StateKey(request.group_id, topic.topic_id, each.partition),
-                        each.leader_epoch,
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+def handle(
+    ctx: Context, request: ReadShareGroupStateRequest
+) -> ReadShareGroupStateResponse | Awaitable[ReadShareGroupStateResponse]:
+    topics = for_each(request.group_id, request.topics, lambda key, asked: _read(ctx, key, asked))
+    return then(
+        topics.result(),
+        lambda results: ReadShareGroupStateResponse([ReadStateResult(*each) for each in results]),
     )
 
 
-def _read(ctx: Context, key: StateKey, leader_epoch: int) -> PartitionResult:
-    shares = ctx.broker.shares
-    try:
-        shares.check(key)
-        state = shares.states.read(key, leader_epoch=leader_epoch, now_ms=ctx.now_ms)
-    except KafkaError as error:
-        return PartitionResult(key.partition, error.code, error.message or None)
+def _read(ctx: Context, key: StateKey, asked: PartitionData) -> Answer[PartitionResult]:
+    states = ctx.broker.shares.states
+
+    def ask() -> Answer[Found]:
+        return states.read(key, leader_epoch=asked.leader_epoch, now_ms=ctx.now_ms)
+
+    return checked(ctx, key, ask).map(lambda found: _result(key, found))
+
+
+def _result(key: StateKey, found: Found) -> PartitionResult:
+    if isinstance(found, KafkaError):
+        return PartitionResult(key.partition, found.code, found.message or None)
     return PartitionResult(
         partition=key.partition,
-        state_epoch=state.state_epoch,
-        start_offset=state.start_offset,
-        state_batches=[StateBatch(*batch) for batch in state.batches],
+        state_epoch=found.state_epoch,
+        start_offset=found.start_offset,
+        state_batches=[StateBatch(*batch) for batch in found.batches],
     )

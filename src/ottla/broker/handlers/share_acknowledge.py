@@ -9,9 +9,13 @@ v2  renewal of locks (KIP-1222)
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from ottla.broker.context import Context
+from ottla.broker.journal import all_of, then
 from ottla.broker.share_acknowledging import acknowledge
 from ottla.broker.share_sessions import FINAL, NEW, Member, ShareSession
+from ottla.broker.shares import Refusal
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.share_acknowledge import (
     PartitionData,
@@ -21,18 +25,16 @@ from ottla.wire.messages.share_acknowledge import (
 )
 
 
-def handle(ctx: Context, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
+def handle(
+    ctx: Context, request: ShareAcknowledgeRequest
+) -> ShareAcknowledgeResponse | Awaitable[ShareAcknowledgeResponse]:
     try:
         session = _session(ctx, request)
     except KafkaError as error:
         return ShareAcknowledgeResponse(error_code=error.code, error_message=error.message or None)
-    limits = ctx.broker.shares.settings(session.member.group_id).limits
-    response = ShareAcknowledgeResponse(acquisition_lock_timeout=limits.lock_duration_ms)
-    for topic in request.topics:
-        answered = ShareAcknowledgeTopicResponse(topic.topic_id)
-        response.responses.append(answered)
-        for each in topic.partitions:
-            refused = acknowledge(
+    stored = all_of(
+        [
+            acknowledge(
                 ctx,
                 session.member,
                 topic.topic_id,
@@ -40,13 +42,33 @@ def handle(ctx: Context, request: ShareAcknowledgeRequest) -> ShareAcknowledgeRe
                 each.acknowledgement_batches,
                 renews=request.is_renew_ack,
             )
+            for topic in request.topics
+            for each in topic.partitions
+        ]
+    )
+    if request.share_session_epoch == FINAL:
+        released = ctx.broker.shares.release(session, ctx.now_ms)
+        done = all_of([stored, released])
+        return then(done.result(), lambda both: _response(ctx, request, both[0]))
+    return then(stored.result(), lambda refusals: _response(ctx, request, refusals))
+
+
+def _response(
+    ctx: Context, request: ShareAcknowledgeRequest, refusals: list[Refusal]
+) -> ShareAcknowledgeResponse:
+    limits = ctx.broker.shares.settings(request.group_id or "").limits
+    response = ShareAcknowledgeResponse(acquisition_lock_timeout=limits.lock_duration_ms)
+    told = iter(refusals)
+    for topic in request.topics:
+        answered = ShareAcknowledgeTopicResponse(topic.topic_id)
+        response.responses.append(answered)
+        for each in topic.partitions:
             answer = PartitionData(partition_index=each.partition_index)
+            refused = next(told)
             if refused is not None:
                 answer.error_code = refused.code
                 answer.error_message = refused.message or None
             answered.partitions.append(answer)
-    if request.share_session_epoch == FINAL:
-        ctx.broker.shares.release(session, ctx.now_ms)
     return response
 
 

@@ -11,14 +11,16 @@ v2  renewal of locks (KIP-1222), a strict limit of records (KIP-1206)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Awaitable, Iterable
+from functools import partial
+from typing import Any, Final
 
 from ottla.broker.context import Context
+from ottla.broker.journal import Answer, all_of
 from ottla.broker.share_acknowledging import acknowledge
 from ottla.broker.share_reading import Reading
 from ottla.broker.share_sessions import FINAL, NEW, Member, ShareSession, TopicPartition
-from ottla.broker.shares import Shared
+from ottla.broker.shares import Refusal, Shared
 from ottla.coordinator.share.partition import Wanted
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.share_fetch import (
@@ -36,21 +38,25 @@ RECORD_LIMIT: Final = 1  # share_acquire_mode: not one record more than max_reco
 
 def handle(
     ctx: Context, request: ShareFetchRequest
-) -> ShareFetchResponse | asyncio.Future[ShareFetchResponse]:
+) -> ShareFetchResponse | Awaitable[ShareFetchResponse]:
     try:
         session = _session(ctx, request)
     except KafkaError as error:
         return ShareFetchResponse(error_code=error.code, error_message=error.message or None)
     fetch = ShareFetch(ctx, request, session)
-    fetch.acknowledge()
+    stored: Answer[Any] = fetch.acknowledge()
     if request.share_session_epoch == FINAL:
-        ctx.broker.shares.release(session, ctx.now_ms)
-        return fetch.response()
-    if request.is_renew_ack or request.max_records <= 0 or request.max_bytes <= 0:
-        return fetch.response()
-    if fetch.collect(last=request.max_wait <= 0):
-        return fetch.response()
-    return fetch.park(request.max_wait)
+        stored = all_of([stored, ctx.broker.shares.release(session, ctx.now_ms)])
+    return fetch.fetch() if stored.given else _fetch_later(fetch, stored)
+
+
+async def _fetch_later(fetch: ShareFetch, stored: Answer[Any]) -> ShareFetchResponse:
+    """What is acknowledged is stored by another broker, or waits for replicas."""
+    waiting = stored.result()
+    if isinstance(waiting, asyncio.Future):
+        await waiting
+    response = fetch.fetch()
+    return response if isinstance(response, ShareFetchResponse) else await response
 
 
 def _session(ctx: Context, request: ShareFetchRequest) -> ShareSession:
@@ -121,10 +127,12 @@ class ShareFetch:
 
     # acknowledging
 
-    def acknowledge(self) -> None:
+    def acknowledge(self) -> Answer[list[Refusal]]:
+        """Said at once, and stored when the answer comes."""
+        answers = []
         for topic_id, asked in _asked(self._request):
             if asked.acknowledgement_batches:
-                error = acknowledge(
+                stored = acknowledge(
                     self.ctx,
                     self.session.member,
                     topic_id,
@@ -132,12 +140,27 @@ class ShareFetch:
                     asked.acknowledgement_batches,
                     renews=self._request.is_renew_ack,
                 )
-                answer = self._answer((topic_id, asked.partition_index))
-                if error is not None:
-                    answer.acknowledge_error_code = error.code
-                    answer.acknowledge_error_message = error.message or None
+                place = (topic_id, asked.partition_index)
+                stored.when(partial(self._acknowledged, self._answer(place)))
+                answers.append(stored)
+        return all_of(answers)
+
+    def _acknowledged(self, answer: PartitionData, refused: Refusal) -> None:
+        if refused is not None:
+            answer.acknowledge_error_code = refused.code
+            answer.acknowledge_error_message = refused.message or None
 
     # reading
+
+    def fetch(self) -> ShareFetchResponse | asyncio.Future[ShareFetchResponse]:
+        request = self._request
+        if request.share_session_epoch == FINAL or request.is_renew_ack:
+            return self.response()
+        if request.max_records <= 0 or request.max_bytes <= 0:
+            return self.response()
+        if self.collect(last=request.max_wait <= 0):
+            return self.response()
+        return self.park(request.max_wait)
 
     def collect(self, *, last: bool) -> bool:
         """Read all partitions and, if that is enough, give their records to the member."""
@@ -160,9 +183,13 @@ class ShareFetch:
         isolation = self.broker.shares.settings(group_id).isolation
         size, failed = 0, False
         readings: list[tuple[TopicPartition, Reading]] = []
+        waited = []
         for each in self.session.partitions:
             try:
                 shared = self.broker.shares.find(group_id, *each, now_ms)
+                waited.append(shared)
+                if not shared.ready:
+                    continue
                 room = self._request.max_bytes - size
                 reading = Reading(shared, isolation, room, first=not size)
             except KafkaError as error:
@@ -172,7 +199,7 @@ class ShareFetch:
                 continue
             readings.append((each, reading))
             size += reading.size
-        self._wait_for([reading.shared for _, reading in readings])
+        self._wait_for(waited)
         return readings, failed
 
     def _acquire(self, readings: list[tuple[TopicPartition, Reading]], now_ms: int) -> bool:

@@ -5,6 +5,8 @@ Share groups with their members and what these read.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from ottla.broker.context import Context
 from ottla.broker.operations import ON_GROUP
 from ottla.coordinator.share.coordination import describe
@@ -15,10 +17,13 @@ from ottla.wire.messages.share_group_describe import (
 )
 
 
-def handle(ctx: Context, request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
+def handle(
+    ctx: Context, request: ShareGroupDescribeRequest
+) -> ShareGroupDescribeResponse | Awaitable[ShareGroupDescribeResponse]:
     groups = describe(ctx.broker.groups.coordinator, request.group_ids)
     if request.include_authorized_operations:
         for group in groups:
             if group.error_code == ErrorCode.NONE:
                 group.authorized_operations = ON_GROUP
-    return ShareGroupDescribeResponse(groups=groups)
+    response = ShareGroupDescribeResponse(groups=groups)
+    return ctx.broker.groups.read(response, request.group_ids)

@@ -5,15 +5,16 @@ others. Epoch 0 joins, -1 leaves.
 
 Partitions get a state before they are assigned, so this API creates `__share_group_state` when the
 first member comes. Kafka initializes states after it has answered, and assigns with the next
-heartbeat; as the state is kept by this very broker, a member gets its partitions at once here.
+heartbeat; here the answer waits for the states, and a member gets its partitions at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 
 from ottla.broker.context import Context
-from ottla.broker.journal import Answer
+from ottla.broker.journal import Answer, all_of
+from ottla.broker.share_states import Found
 from ottla.coordinator.share.coordination import heartbeat, missing_states
 from ottla.coordinator.share.keys import StatePartitions
 from ottla.coordinator.share.records import STATE_TOPIC, UNKNOWN, StateKey
@@ -23,6 +24,8 @@ from ottla.wire.messages.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
+
+Made = dict[bytes, StatePartitions]  # partitions that have a state now, by their topic's id
 
 
 def handle(
@@ -48,35 +51,59 @@ async def _create_and_answer(
 def _answer(
     ctx: Context, request: ShareGroupHeartbeatRequest
 ) -> ShareGroupHeartbeatResponse | Awaitable[ShareGroupHeartbeatResponse]:
-    groups, answer = ctx.broker.groups, Answer[ShareGroupHeartbeatResponse]()
+    answer = Answer[ShareGroupHeartbeatResponse]()
+    _initialize(ctx, request).when(lambda made: _beat(ctx, request, made, answer))
+    return answer.result()
+
+
+def _beat(
+    ctx: Context,
+    request: ShareGroupHeartbeatRequest,
+    initialized: Made,
+    answer: Answer[ShareGroupHeartbeatResponse],
+) -> None:
+    groups, now_ms = ctx.broker.groups, ctx.broker.clock.now_ms()
     beat = Beat(
         request,
         client_id=ctx.client_id or "",
         client_host=f"/{ctx.session.client_host}",
         config=ctx.broker.shares.settings(request.group_id).group,
-        initialized=_initialize(ctx, request),
+        initialized=initialized,
     )
-    outcome = heartbeat(groups.coordinator, beat, token=answer, now_ms=ctx.now_ms)
-    groups.carry_out(outcome, ctx.now_ms)
-    return answer.result()
+    groups.carry_out(heartbeat(groups.coordinator, beat, token=answer, now_ms=now_ms), now_ms)
 
 
-def _initialize(ctx: Context, request: ShareGroupHeartbeatRequest) -> dict[bytes, StatePartitions]:
+def _initialize(ctx: Context, request: ShareGroupHeartbeatRequest) -> Answer[Made]:
     """Make the states that this heartbeat needs; what fails is tried again with the next one."""
     epoch, missing = missing_states(ctx.broker.groups.coordinator, request)
-    made = {}
-    for topic_id, topic in missing.items():
-        done = []
-        for index in topic.partitions:
-            key = StateKey(request.group_id, topic_id, index)
-            try:
-                ctx.broker.shares.states.initialize(
-                    key, state_epoch=epoch, start_offset=UNKNOWN, now_ms=ctx.now_ms
-                )
-            except KafkaError:
-                continue
-            ctx.broker.shares.forget(key)
-            done.append(index)
-        if done:
-            made[topic_id] = StatePartitions(topic.name, tuple(done))
+    keys = [
+        StateKey(request.group_id, topic_id, index)
+        for topic_id, topic in missing.items()
+        for index in topic.partitions
+    ]
+    persister = ctx.broker.shares.persister
+    made = Answer[Made]()
+    all_of(
+        [
+            persister.initialize(key, state_epoch=epoch, start_offset=UNKNOWN, now_ms=ctx.now_ms)
+            for key in keys
+        ]
+    ).when(lambda found: made.give(_made(ctx, keys, found, missing)))
     return made
+
+
+def _made(
+    ctx: Context,
+    keys: list[StateKey],
+    found: list[Found],
+    missing: Mapping[bytes, StatePartitions],
+) -> Made:
+    done: dict[bytes, list[int]] = {}
+    for key, state in zip(keys, found, strict=True):
+        if not isinstance(state, KafkaError):
+            ctx.broker.shares.forget(key)
+            done.setdefault(key.topic_id, []).append(key.partition)
+    return {
+        topic_id: StatePartitions(missing[topic_id].name, tuple(indexes))
+        for topic_id, indexes in done.items()
+    }

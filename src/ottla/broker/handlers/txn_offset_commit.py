@@ -15,7 +15,7 @@ from typing import Final
 
 from ottla.broker.context import Context
 from ottla.broker.journal import Answer, then
-from ottla.broker.verification import Writer, verify
+from ottla.broker.verification import Writer
 from ottla.coordinator.keys import OFFSETS_TOPIC
 from ottla.coordinator.outcome import coordinator_code
 from ottla.coordinator.replies import txn_commit_error
@@ -41,27 +41,21 @@ def handle(
     request.topics = [topic for topic in topics if topic.partitions]
     if not request.topics:
         return TxnOffsetCommitResponse(topics=refused)
-    code = _check(ctx, request)
-    if code is not ErrorCode.NONE:
-        if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and ctx.version < LOADING_FROM:
-            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return _merge(refused, topics, txn_commit_error(request.topics, code))
-    groups, answer = ctx.broker.groups, Answer[TxnOffsetCommitResponse]()
-    outcome = groups.coordinator.txn_offset_commit(
-        request, version=ctx.version, token=answer, now_ms=ctx.now_ms
-    )
-    groups.carry_out(outcome, ctx.now_ms)
+    answer = Answer[TxnOffsetCommitResponse]()
+    try:
+        checked = _check(ctx, request)
+    except KafkaError as error:
+        answer.give(_refused(ctx, request, coordinator_code(error.code)))
+    else:
+        checked.when(lambda code: _commit(ctx, request, code, answer))
     return then(answer.result(), lambda response: _merge(refused, topics, response))
 
 
-def _check(ctx: Context, request: TxnOffsetCommitRequest) -> ErrorCode:
-    """Whether this broker coordinates the group, and the transaction may write to its partition."""
+def _check(ctx: Context, request: TxnOffsetCommitRequest) -> Answer[ErrorCode]:
+    """Whether the transaction may write to the group's partition; KafkaError if it is not here."""
     broker = ctx.broker
-    try:
-        index = broker.groups.coordinator.member_shard_of(request.group_id).partition
-        partition = broker.partitions.find(OFFSETS_TOPIC, index)
-    except KafkaError as error:
-        return coordinator_code(error.code)
+    index = broker.groups.coordinator.member_shard_of(request.group_id).partition
+    partition = broker.partitions.leading(OFFSETS_TOPIC, index)
     writer = Writer(
         request.transactional_id,
         request.producer_id,
@@ -69,8 +63,36 @@ def _check(ctx: Context, request: TxnOffsetCommitRequest) -> ErrorCode:
         adds=ctx.version >= ADDS_FROM,
         knows_abortable=ctx.version >= ABORTABLE_FROM,
     )
-    codes = verify(broker, writer, [partition], ctx.now_ms)
-    return codes.get((OFFSETS_TOPIC, index), ErrorCode.NONE)
+    checked = Answer[ErrorCode]()
+    verified = broker.verification.verify(writer, [partition], ctx.now_ms)
+    verified.when(lambda codes: checked.give(codes.get((OFFSETS_TOPIC, index), ErrorCode.NONE)))
+    return checked
+
+
+def _commit(
+    ctx: Context,
+    request: TxnOffsetCommitRequest,
+    code: ErrorCode,
+    answer: Answer[TxnOffsetCommitResponse],
+) -> None:
+    if code is not ErrorCode.NONE:
+        if code is ErrorCode.NETWORK_EXCEPTION:  # of our own, between brokers
+            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        answer.give(_refused(ctx, request, code))
+        return
+    groups = ctx.broker.groups
+    outcome = groups.coordinator.txn_offset_commit(
+        request, version=ctx.version, token=answer, now_ms=ctx.now_ms
+    )
+    groups.carry_out(outcome, ctx.now_ms)
+
+
+def _refused(
+    ctx: Context, request: TxnOffsetCommitRequest, code: ErrorCode
+) -> TxnOffsetCommitResponse:
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and ctx.version < LOADING_FROM:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return txn_commit_error(request.topics, code)
 
 
 def _take_out_unknown(

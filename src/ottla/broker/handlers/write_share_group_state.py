@@ -7,7 +7,12 @@ v1  how many records are done with (KIP-1226)
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from ottla.broker.context import Context
+from ottla.broker.journal import Answer, then
+from ottla.broker.share_serving import checked, for_each
+from ottla.broker.share_states import Found
 from ottla.coordinator.share.persister import StateWrite
 from ottla.coordinator.share.records import StateKey
 from ottla.coordinator.share.states import STORABLE, RecordState, StateBatch
@@ -21,25 +26,20 @@ from ottla.wire.messages.write_share_group_state import (
 )
 
 
-def handle(ctx: Context, request: WriteShareGroupStateRequest) -> WriteShareGroupStateResponse:
-    return WriteShareGroupStateResponse(
-        [
-            WriteStateResult(
-                topic.topic_id,
-                [
-                    _write(ctx, StateKey(request.group_id, topic.topic_id, each.partition), each)
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+def handle(
+    ctx: Context, request: WriteShareGroupStateRequest
+) -> WriteShareGroupStateResponse | Awaitable[WriteShareGroupStateResponse]:
+    topics = for_each(request.group_id, request.topics, lambda key, asked: _write(ctx, key, asked))
+    return then(
+        topics.result(),
+        lambda results: WriteShareGroupStateResponse([WriteStateResult(*each) for each in results]),
     )
 
 
-def _write(ctx: Context, key: StateKey, asked: PartitionData) -> PartitionResult:
+def _write(ctx: Context, key: StateKey, asked: PartitionData) -> Answer[PartitionResult]:
     shares = ctx.broker.shares
-    try:
-        shares.check(key)
+
+    def ask() -> Answer[Found]:
         write = StateWrite(
             asked.state_epoch,
             asked.leader_epoch,
@@ -47,11 +47,15 @@ def _write(ctx: Context, key: StateKey, asked: PartitionData) -> PartitionResult
             asked.delivery_complete_count,
             _batches(asked),
         )
-        shares.states.write(key, write, ctx.now_ms)
-    except KafkaError as error:
-        return PartitionResult(key.partition, error.code, error.message or None)
-    shares.forget(key)  # whoever wrote this leads the partition, and that was not us
-    return PartitionResult(key.partition)
+        return shares.states.write(key, write, ctx.now_ms)
+
+    def result(found: Found) -> PartitionResult:
+        if isinstance(found, KafkaError):
+            return PartitionResult(key.partition, found.code, found.message or None)
+        shares.forget(key)  # whoever wrote this leads the partition, and that was not us
+        return PartitionResult(key.partition)
+
+    return checked(ctx, key, ask).map(result)
 
 
 def _batches(asked: PartitionData) -> tuple[StateBatch, ...]:

@@ -1,0 +1,62 @@
+"""Questions for other brokers, carried together: one request to each at a time.
+
+A broker serves the requests of a connection one after the other, and most of what brokers ask each
+other waits for replicas. So whatever comes up while a request is under way goes with the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, Generic, TypeVar
+
+from ottla.errors import ErrorCode, KafkaError
+
+ITEMS_MAX: Final = 1_000  # in one request; the rest goes with the next
+
+log = logging.getLogger("ottla.broker")
+
+I = TypeVar("I")  # noqa: E741
+
+
+class Courier(Generic[I]):
+    """`carry` asks a broker and tells each item; if it raises, `refuse` tells them all."""
+
+    def __init__(
+        self,
+        carry: Callable[[int, list[I]], Awaitable[None]],
+        refuse: Callable[[list[I], KafkaError], None],
+    ) -> None:
+        self._carry = carry
+        self._refuse = refuse
+        self._waiting: dict[int, list[I]] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    def send(self, broker_id: int, item: I) -> None:
+        self._waiting.setdefault(broker_id, []).append(item)
+        if broker_id not in self._tasks:
+            loop = asyncio.get_running_loop()
+            self._tasks[broker_id] = loop.create_task(self._go(broker_id))
+
+    def stop(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+
+    async def _go(self, broker_id: int) -> None:
+        try:
+            while self._waiting.get(broker_id):
+                waiting = self._waiting[broker_id]
+                items, self._waiting[broker_id] = waiting[:ITEMS_MAX], waiting[ITEMS_MAX:]
+                await self._ask(broker_id, items)
+        finally:
+            del self._tasks[broker_id]
+
+    async def _ask(self, broker_id: int, items: list[I]) -> None:
+        try:
+            await self._carry(broker_id, items)
+        except KafkaError as error:
+            self._refuse(items, error)
+        except Exception as error:  # nobody else would ever tell them
+            log.exception("broker %d could not be asked", broker_id)
+            self._refuse(items, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))

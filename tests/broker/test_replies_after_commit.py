@@ -1,0 +1,214 @@
+"""What coordinators tell is committed before, however far their own memory has come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from played_follower import PlayedFollower
+from test_group_driver import Client
+from test_group_driver import run as run_groups
+from transaction_client import TransactionClient, play
+
+from ottla.coordinator.keys import OFFSETS_TOPIC, partition_for
+from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
+from ottla.errors import ErrorCode
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+from ottla.wire.messages.heartbeat import HeartbeatRequest
+from ottla.wire.messages.list_groups import ListGroupsRequest
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+
+NONE = ErrorCode.NONE
+NOT_HERE = ErrorCode.NOT_COORDINATOR
+
+
+async def soon(work: Awaitable[Any]) -> asyncio.Task[Any]:
+    """Begin, and go as far as it gets without anybody's help."""
+    task = asyncio.ensure_future(work)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return task  # type: ignore[return-value]
+
+
+def follower_of_group(client: Client, group_id: str = "g") -> PlayedFollower:
+    return PlayedFollower(client.broker, OFFSETS_TOPIC, partition_for(group_id, 5))
+
+
+def elsewhere(group_id: str) -> str:
+    """A group of another partition."""
+    names = (f"g{number}" for number in range(100))
+    return next(each for each in names if partition_for(each, 5) != partition_for(group_id, 5))
+
+
+def run(path: Path, act: Callable[[Client, PlayedFollower], Awaitable[None]], **more: str) -> None:
+    async def with_follower(client: Client) -> None:
+        await act(client, follower_of_group(client))
+
+    run_groups(path, with_follower, **more)
+
+
+def test_a_commit_is_answered_when_the_replicas_have_it(tmp_path: Path) -> None:
+    async def act(client: Client, follower: PlayedFollower) -> None:
+        commit = await soon(client.commit("g", 7))
+        assert not commit.done()
+        follower.fetch()
+        assert await commit == NONE
+        assert await client.committed("g") == {0: 7}
+
+    run(tmp_path, act)
+
+
+def test_an_offset_is_not_read_before_it_is_committed(tmp_path: Path) -> None:
+    async def act(client: Client, follower: PlayedFollower) -> None:
+        commit = await soon(client.commit("g", 7))
+        read = await soon(client.committed("g"))
+        groups = await soon(client.ask(ApiKey.LIST_GROUPS, ListGroupsRequest()))
+        described = await soon(client.ask(ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest(["g"])))
+        assert not any(each.done() for each in (commit, read, groups, described))
+        assert await client.committed(elsewhere("g")) == {}
+        follower.fetch()
+        assert await read == {0: 7}
+        assert [group.group_id for group in (await groups).groups] == ["g"]
+        assert (await described).groups[0].group_state == "Empty"
+        assert await commit == NONE
+
+    run(tmp_path, act)
+
+
+@pytest.mark.parametrize("version", [1, 5, 9])
+def test_who_waits_here_when_another_broker_takes_over_is_sent_there(
+    tmp_path: Path, version: int
+) -> None:
+    async def act(client: Client, follower: PlayedFollower) -> None:
+        commit = await soon(client.commit("g", 7))
+        request = OffsetFetchRequest("g", topics=None)
+        if version == 1:
+            request.topics = []
+        if version >= 8:
+            request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)])
+        read = await soon(client.ask(ApiKey.OFFSET_FETCH, request, version))
+        described = await soon(client.ask(ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest(["g"])))
+        follower.take_over()
+        assert await commit == NOT_HERE
+        told = await read
+        if version >= 8:
+            assert told.groups[0].error_code == NOT_HERE
+        elif version > 1:
+            assert told.error_code == NOT_HERE
+        assert (await described).groups[0].error_code == NOT_HERE
+        assert await client.commit("g", 8) == NOT_HERE
+
+    run(tmp_path, act)
+
+
+def test_what_is_not_committed_in_time_is_told_and_may_come_true(tmp_path: Path) -> None:
+    async def act(client: Client, follower: PlayedFollower) -> None:
+        assert await client.commit("g", 7) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        follower.fetch()
+        assert await client.committed("g") == {0: 7}
+
+    run(tmp_path, act, offsets_commit_timeout_ms="30")
+
+
+def test_a_heartbeat_tells_nothing_that_could_be_lost(tmp_path: Path) -> None:
+    """The member was made by a JoinGroup whose record nobody else has yet."""
+
+    async def act(client: Client, follower: PlayedFollower) -> None:
+        join = await soon(client.join("g"))
+        follower.fetch()
+        member_id, generation = await join
+        sync = await soon(client.sync("g", member_id, generation))
+        beat = await soon(
+            client.ask(ApiKey.HEARTBEAT, HeartbeatRequest("g", generation, member_id))
+        )
+        assert not sync.done()
+        assert not beat.done()
+        follower.fetch()
+        assert (await sync).assignment == b"all of it"
+        assert (await beat).error_code == NONE
+
+    run(tmp_path, act)
+
+
+def test_a_new_leader_loads_its_whole_log_and_tells_when_that_is_committed(
+    tmp_path: Path,
+) -> None:
+    async def act(client: Client, follower: PlayedFollower) -> None:
+        commit = await soon(client.commit("g", 7))
+        follower.take_over()
+        assert await commit == NOT_HERE
+        follower.give_back()  # what was appended is in the log still
+        read = await soon(client.committed("g"))
+        assert not read.done()
+        follower.fetch()
+        assert await read == {0: 7}
+
+    run(tmp_path, act)
+
+
+# Transactions
+
+
+def follower_of_transactions(client: TransactionClient) -> PlayedFollower:
+    index = partition_for(client.transactional_id, 3)
+    return PlayedFollower(client.broker, TRANSACTIONS_TOPIC, index)
+
+
+def test_a_transaction_goes_on_when_the_replicas_have_its_last_step(tmp_path: Path) -> None:
+    async def act(client: TransactionClient) -> None:
+        follower = follower_of_transactions(client)
+        for step in (client.init(), client.add(("t", 0))):
+            task = await soon(step)
+            assert not task.done()
+            follower.fetch()
+            assert await task in (NONE, [NONE])
+        end = await soon(client.end(True))
+        assert not end.done()
+        assert client.markers("t", 0) == []  # not decided until it is committed
+        follower.fetch()
+        assert await end is NONE
+        assert client.markers("t", 0) == [(client.producer_id, 1, True)]
+        follower.fetch()
+        assert await client.state() == "CompleteCommit"
+
+    play(tmp_path, act)
+
+
+def test_markers_are_written_by_who_finds_the_decision_in_the_log(tmp_path: Path) -> None:
+    async def act(client: TransactionClient) -> None:
+        await client.init()
+        await client.add(("t", 0))
+        follower = follower_of_transactions(client)
+        end = await soon(client.end(True))
+        follower.take_over()
+        assert await end is NOT_HERE
+        assert client.markers("t", 0) == []
+        assert await client.state() == "NOT_COORDINATOR"
+        follower.give_back()
+        await asyncio.sleep(0)
+        assert client.markers("t", 0) == []  # loaded, but it may yet be lost
+        follower.fetch()
+        await asyncio.sleep(0.01)
+        assert client.markers("t", 0) == [(client.producer_id, 1, True)]
+
+    play(tmp_path, act)
+
+
+def test_a_transaction_is_complete_when_its_markers_are_committed(tmp_path: Path) -> None:
+    async def act(client: TransactionClient) -> None:
+        await client.init()
+        await client.add(("t", 0), ("t", 1))
+        follower = PlayedFollower(client.broker, "t", 0)
+        assert await client.end(True) is NONE
+        assert client.markers("t", 0) == [(client.producer_id, 1, True)]
+        assert await client.state() == "PrepareCommit"
+        follower.fetch()
+        await asyncio.sleep(0.01)
+        assert await client.state() == "CompleteCommit"
+        assert client.markers("t", 1) == [(client.producer_id, 1, True)]
+
+    play(tmp_path, act)
