@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -271,7 +272,11 @@ def test_a_fetch_over_the_limit_is_empty(play: Callable[..., None], version: int
 def test_followers_are_not_held_back(play: Callable[..., None]) -> None:
     async def act(broker: Broker, client: Muted, clock: ManualClock) -> None:
         await ask(client, ApiKey.PRODUCE, produce(6000), 9)
-        answer = await ask(client, ApiKey.FETCH, fetch(0, replica_id=1), 11)
+        partition = broker.partitions.find("t", 0)
+        state = broker.image.topics["t"].partitions[0]
+        grown = replace(state, replicas=(state.leader, 9))
+        partition.apply(grown, clock.now_ms(), live={}, lag_max_ms=30_000, may_lead=True)
+        answer = await ask(client, ApiKey.FETCH, fetch(0, replica_id=9), 11)
         assert (answer.throttle_time, records(answer) > 6000) == (0, True)
 
     play(act, consumer_byte_rate=100)

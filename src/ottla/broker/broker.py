@@ -25,6 +25,7 @@ from ottla.broker.log_settings import log_settings
 from ottla.broker.neighbours import Neighbours
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quotas import Quotas
+from ottla.broker.replication import Replication
 from ottla.broker.sessions import FetchSessions
 from ottla.broker.shares import Shares
 from ottla.broker.telemetry import Telemetry
@@ -103,6 +104,7 @@ class Broker:
         self.controller: Controller
         self.store: LogStore
         self.partitions: Partitions
+        self.replication: Replication
         self.producer_ids: ProducerIds
         self.groups: Groups
         self.transactions: Transactions
@@ -157,11 +159,13 @@ class Broker:
         self._take_broker_configs()
         self.store = self._open_logs(cluster, now_ms)
         undo.callback(self.store.close, now_ms, sync=sync)
+        self.replication = Replication(self, self._meta_store)
         self.partitions = Partitions(
             self.node_id,
             self.store,
             self._log_settings,
             lag_max_ms=lambda: self.config.replica_lag_time_max_ms,
+            on_role=self.replication.on_role,
         )
         for directory in self.store.dirs:
             directory.on_offline = self._on_offline
@@ -246,6 +250,7 @@ class Broker:
         self.verification.stop()
         self.transactions.stop()
         self.groups.stop()
+        await self.replication.stop()
         self.neighbours.close()
 
     def _rule(self) -> None:
@@ -433,6 +438,8 @@ class Broker:
         delay_ms = max(100, config.log_segment_delete_delay_ms)
         chores.every(min(SWEEP_INTERVAL_MS, delay_ms), "removal", self._remove)
         chores.every(_flush_interval_ms(config), "flush", self._flush)
+        lag_ms = config.replica_lag_time_max_ms
+        chores.every(lag_ms // 2, "in-sync sets", self.replication.check_isr)
 
     def _retain(self, now_ms: int) -> None:
         self.store.retain(now_ms, self._high_watermarks())

@@ -33,6 +33,7 @@ class Wanted:
         "high_watermark",
         "index",
         "last_fetched_epoch",
+        "replica_start_offset",
         "size_max",
         "start_offset",
         "topic",
@@ -52,6 +53,7 @@ class Wanted:
         self.size_max = partition.partition_max_bytes
         self.current_leader_epoch = partition.current_leader_epoch
         self.last_fetched_epoch = partition.last_fetched_epoch
+        self.replica_start_offset = partition.log_start_offset
 
 
 class FetchSession:

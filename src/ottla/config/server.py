@@ -81,6 +81,17 @@ class ServerConfig:
     auto_leader_rebalance_enable: bool
     leader_imbalance_check_interval_seconds: int
     leader_imbalance_per_broker_percentage: int
+    replica_fetch_max_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_wait_max_ms: int
+    replica_fetch_min_bytes: int
+    replica_fetch_backoff_ms: int
+    replica_socket_timeout_ms: int
+    replica_selector_class: str | None
+    replication_quota_window_num: int
+    replication_quota_window_size_seconds: int
+    leader_replication_throttled_rate: int
+    follower_replication_throttled_rate: int
     producer_id_expiration_ms: int
     producer_id_expiration_check_interval_ms: int
 

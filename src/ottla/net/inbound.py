@@ -4,6 +4,7 @@ Everything that decides whether this connection reads on lives here:
 
 - an answer that must wait holds up the connection, except Produce, which may overlap, unless it
   has not appended yet and says so;
+- a follower's fetch waits until the next request comes at the latest;
 - more than OUTBOX_BYTES_MAX of untaken replies hold it up until the client has read them;
 - a client over its quota is not read from until its throttle time is over (KIP-219);
 - after TURN_REQUESTS_MAX requests the other connections have their turn;
@@ -27,6 +28,7 @@ from ottla.net.flow import (
     TURN_ROUNDS_MAX,
 )
 from ottla.net.outbound import Outbox
+from ottla.net.parked import Parked
 from ottla.wire.connection import Connection, ProtocolError, Request
 
 if TYPE_CHECKING:
@@ -184,8 +186,10 @@ class Channel:
         if self._full() or self._behind:
             if self._held and self._is_gone():
                 self.close()
-            else:
-                self._pause()
+                return
+            self._pause()
+            if isinstance(self._awaited, Parked):
+                self._awaited.hurry()
             return
         try:
             count = self._socket.recv_into(self._wire.get_buffer(RECEIVE_BYTES))
@@ -291,6 +295,8 @@ class Channel:
             self._held = True
             self._awaited = future
         future.add_done_callback(self._finisher(request))
+        if isinstance(future, Parked) and self._wire.has_more:
+            future.hurry()
 
     def _finisher(self, request: Request) -> Callable[[asyncio.Future[Any]], None]:
         def finish(future: asyncio.Future[Any]) -> None:

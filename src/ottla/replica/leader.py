@@ -97,7 +97,7 @@ class Followers:
         self.epoch_start = epoch_start
         self.isr: tuple[int, ...] = ()  # as committed
         self.pending: tuple[int, ...] | None = None  # a set that is being written
-        self.commit(isr, replicas, now_ms)
+        self.commit(isr, replicas, now_ms, settled=True)
 
     def __iter__(self) -> Iterator[Follower]:
         return iter(self._followers.values())
@@ -110,10 +110,13 @@ class Followers:
         """Nobody else is in the maximal set: what we append may be committed by that alone."""
         return not self._in_sync
 
-    def commit(self, isr: Sequence[int], replicas: Sequence[int], now_ms: int) -> None:
-        """The store has this set, and these replicas; a change under way is settled by that."""
+    def commit(
+        self, isr: Sequence[int], replicas: Sequence[int], now_ms: int, *, settled: bool
+    ) -> None:
+        """The store has this set, and these replicas; if that is news, nothing is under way."""
         self.isr = tuple(isr)
-        self.pending = None
+        if settled:
+            self.pending = None
         for broker_id in [each for each in self._followers if each not in replicas]:
             del self._followers[broker_id]
         for broker_id in replicas:

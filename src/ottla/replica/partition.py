@@ -130,17 +130,19 @@ class Partition:
         """
         if (state.leader_epoch, state.version) < (self.leader_epoch, self.version):
             return
+        settled = (state.leader_epoch, state.version) != (self.leader_epoch, self.version)
+        if not settled and self.leads == may_lead and state.replicas == self.replicas:
+            return
         changed = state.leader_epoch != self.leader_epoch or state.leader != self.leader
         was_first = self.version == -2
-        is_news = state.version != self.version
         self.leader, self.leader_epoch = state.leader, state.leader_epoch
         self.replicas, self.isr, self.version = state.replicas, state.isr, state.version
         if state.leader != self.node_id or not may_lead:
             self._follow(changed)
         elif not self.leads or changed or was_first:
             self._lead(now_ms, live, lag_max_ms)
-        elif is_news:  # else a set that is being written would be taken for settled
-            self._changed(now_ms, live, lag_max_ms)
+        else:
+            self._changed(now_ms, live, lag_max_ms, settled=settled)
 
     def _lead(self, now_ms: int, live: Mapping[int, int], lag_max_ms: int) -> None:
         end = self.log.end_offset
@@ -151,12 +153,17 @@ class Partition:
         elif self.followers is not None:
             self.followers.renew(end, now_ms)
         self.leads = True
-        self._changed(now_ms, live, lag_max_ms)
+        self._changed(now_ms, live, lag_max_ms, settled=True)
         self.waiting.wake_all()
         self.tail.wake_all()
 
-    def _changed(self, now_ms: int, live: Mapping[int, int], lag_max_ms: int) -> None:
-        """The replicas, or those in sync, are others than before."""
+    def _changed(
+        self, now_ms: int, live: Mapping[int, int], lag_max_ms: int, *, settled: bool
+    ) -> None:
+        """The replicas, or those in sync, are others than before.
+
+        `settled`: the state in the store is another one, which decides what we have under way.
+        """
         if self.replicas == (self.node_id,):
             self.followers = None
         elif self.followers is None:
@@ -170,7 +177,7 @@ class Partition:
                 now_ms=now_ms,
             )
         else:
-            self.followers.commit(self.isr, self.replicas, now_ms)
+            self.followers.commit(self.isr, self.replicas, now_ms, settled=settled)
         if len(self.isr) < self.min_isr:
             self.commits.too_few()
         self.advance(now_ms)
@@ -312,6 +319,12 @@ class Partition:
         assert not self.leads
         self.log.truncate_to(offset, now_ms)
         self.high_watermark = min(self.high_watermark, self.log.end_offset)
+
+    def restart(self, offset: int, now_ms: int) -> None:
+        """The leader's log begins at `offset`, beyond our end: so does ours."""
+        assert not self.leads
+        self.log.truncate_fully_and_start_at(offset, now_ms)
+        self.high_watermark = offset
 
     def append_marker(
         self,

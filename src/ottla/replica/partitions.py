@@ -23,6 +23,13 @@ NOTHING: Mapping[int, Partition] = {}
 # The settings of a topic's logs: its own configs over the broker's defaults.
 LogSettings = Callable[[Mapping[str, str]], LogConfig]
 
+# Told of a partition, and whether it is gone.
+OnRole = Callable[[Partition, bool], None]
+
+
+def unheard(partition: Partition, gone: bool) -> None:
+    """For who has no followers to run."""
+
 
 class Partitions:
     """Name and index to Partition. A partition whose directory failed stays here as offline."""
@@ -34,10 +41,13 @@ class Partitions:
         settings: LogSettings,
         *,
         lag_max_ms: Callable[[], int] = lambda: LAG_MAX_MS,
+        on_role: OnRole = unheard,
     ) -> None:
-        """`lag_max_ms` gives replica.lag.time.max.ms."""
+        """`lag_max_ms` gives replica.lag.time.max.ms; `on_role` is told of each partition whose
+        leader, epoch or role may have changed, and when it is gone."""
         self._node_id = node_id
         self._lag_max_ms = lag_max_ms
+        self._on_role = on_role
         self._live: dict[int, int] = {}  # the cluster's brokers, and the epoch of each
         self._fenced = False
         self._store = store
@@ -174,6 +184,7 @@ class Partitions:
             partition = self._take(topic, state, found)
             held[state.index] = partition
             self._tell(partition, state, now_ms)
+            self._on_role(partition, False)
 
     def _take(self, topic: Topic, state: State, found: Log) -> Partition:
         """A log that is held from now on. What other replicas have is known by the checkpoint."""
@@ -189,6 +200,7 @@ class Partitions:
         )
 
     def _tell(self, partition: Partition, state: State, now_ms: int) -> None:
+        before = (partition.leader, partition.leader_epoch, partition.leads)
         partition.apply(
             state,
             now_ms,
@@ -196,6 +208,8 @@ class Partitions:
             lag_max_ms=self._lag_max_ms(),
             may_lead=not self._fenced,
         )
+        if before != (partition.leader, partition.leader_epoch, partition.leads):
+            self._on_role(partition, False)
 
     def _log(self, topic: Topic, index: int, settings: LogConfig, now_ms: int) -> Log:
         found = self._store.get(topic.name, index)
@@ -219,3 +233,4 @@ class Partitions:
             except KafkaError as error:
                 log.error("%s-%d: not deleted: %s", name, partition.index, error)
             partition.end()
+            self._on_role(partition, True)

@@ -158,6 +158,11 @@ class Connection:
         assert 0 <= count <= len(self._buffer) - self._end
         self._end += count
 
+    @property
+    def has_more(self) -> bool:
+        """Whether something was received that is not read yet: a request, or a part of one."""
+        return self._end > self._start
+
     def next_request(self) -> Request | None:
         """The next whole request, or None when more bytes are needed."""
         start = self._start

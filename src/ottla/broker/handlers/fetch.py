@@ -3,6 +3,10 @@
 Returns each partition's batches from the one that holds the wanted offset, as slices of the log's
 files. With fewer than `min_bytes` it waits, at most `max_wait`, for an append to bring more.
 
+Followers ask the same, of leaders only, and are given all that is written; where a follower fetches
+from is how far it is, and moves the high watermark. Consumers from v11 on may ask followers, and a
+leader sends them to one in their rack if it has a `replica.selector.class`.
+
 v4   read_committed              v5   log start offset         v6   KAFKA_STORAGE_ERROR
 v7   sessions (KIP-227)
 v9   leader epoch check (KIP-320)         v11  rack and preferred replica (KIP-392)
@@ -16,10 +20,13 @@ import asyncio
 from typing import Final
 
 from ottla.broker.context import Context
+from ottla.broker.leader_hints import MOVED, leader_of, nodes_of
 from ottla.broker.rates import Rate
 from ottla.broker.sessions import Key, Plan, Wanted
 from ottla.errors import ErrorCode, KafkaError
-from ottla.replica.partition import READ_COMMITTED, Partition
+from ottla.net.parked import Parked
+from ottla.replica.partition import LOG_END, READ_COMMITTED, READ_UNCOMMITTED, Partition
+from ottla.replica.waiting import Waiting
 from ottla.slices import FileSlice
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
@@ -27,13 +34,17 @@ from ottla.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from ottla.wire.primitives import Writer
 
 INT_MAX: Final = 2**31 - 1
 STORAGE_ERROR_FROM: Final = 6
+FROM_FOLLOWERS_FROM: Final = 11
 TOPIC_IDS_FROM: Final = 13
+HINTS_FROM: Final = 16
 
 
 def handle(ctx: Context, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
@@ -56,16 +67,22 @@ class Fetch:
         "_arrived",
         "_found",
         "_future",
+        "_isolation",
         "_limit",
+        "_listener",
+        "_looked",
         "_loop",
         "_missing",
         "_parked_on",
+        "_refused",
         "_request",
         "_scheduled",
         "_size",
         "_timer",
         "broker",
         "plan",
+        "replica_epoch",
+        "replica_id",
         "satisfied",
         "size_max",
         "size_min",
@@ -76,9 +93,19 @@ class Fetch:
         self.broker = ctx.broker
         self.version = ctx.version
         self.plan = plan
-        self.size_max = min(request.max_bytes, ctx.broker.config.fetch_max_bytes)
+        self._listener = ctx.session.listener
+        self.replica_id, self.replica_epoch = _replica(request)
+        follows = self.replica_id >= 0
+        self._isolation = READ_UNCOMMITTED
+        if follows:
+            self._isolation = LOG_END
+        elif request.isolation_level == READ_COMMITTED:
+            self._isolation = READ_COMMITTED
+        self.size_max = request.max_bytes
+        if not follows:
+            self.size_max = min(self.size_max, ctx.broker.config.fetch_max_bytes)
         self._limit: Rate | None = None  # consumer_byte_rate
-        if ctx.limits is not None and _is_consumer(request):
+        if ctx.limits is not None and not follows:
             self._limit = ctx.limits.fetch
             if self._limit is not None:  # more could never be sent
                 self.size_max = min(self.size_max, int(min(self._limit.burst, INT_MAX)))
@@ -92,29 +119,33 @@ class Fetch:
         self._missing = 0  # bytes that must come before another look is worth it
         self._arrived = 0  # since the last look
         self._scheduled = False
+        self._looked = False  # where followers fetch from counts once for each request
 
     # reading
 
     def collect(self) -> None:
         """Read every wanted partition once, within the byte limits."""
         size = 0
-        satisfied = False
+        satisfied = self._refused = False
         answers = self._answers = []
         found = self._found = []
-        isolation = self._request.isolation_level
+        isolation = self._isolation
         for key, wanted in self.plan.wanted.items():
             try:
                 partition = self._find(wanted)
                 found.append(partition)
+                if self.replica_id >= 0 and not self._looked:
+                    self._note(partition, wanted)
                 data = _read(partition, wanted, self.size_max - size, isolation, size == 0)
             except KafkaError as error:
                 data = _refused(wanted, error, self.version)
-                satisfied = True
+                self._refused = satisfied = True
             if data.records:
                 size += len(data.records)
             elif data.diverging_epoch is not None:
                 satisfied = True
             answers.append((key, wanted, data))
+        self._looked = True
         self._size = size
         if not satisfied and 0 < size < self.size_min:
             self._size = self._available()
@@ -126,7 +157,7 @@ class Fetch:
         Waiting would bring nothing more in both cases, as they are there already.
         """
         size = 0
-        isolation = self._request.isolation_level
+        isolation = self._isolation
         for (_, wanted, data), partition in zip(self._answers, self._found, strict=True):
             records = data.records
             if not isinstance(records, FileSlice):
@@ -146,7 +177,29 @@ class Fetch:
             name = broker.image.topic_name(wanted.topic_id)
             if not name:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        return broker.partitions.find(name, wanted.index)
+        partition = broker.partitions.find(name, wanted.index)
+        partition.check_epoch(wanted.current_leader_epoch)
+        if not partition.leads and (self.replica_id >= 0 or self.version < FROM_FOLLOWERS_FROM):
+            raise partition.not_leader()
+        return partition
+
+    def _note(self, partition: Partition, wanted: Wanted) -> None:
+        """A follower has all before the offset from which it fetches, if its log is like ours."""
+        log = partition.log
+        if not log.start_offset <= wanted.fetch_offset <= log.end_offset:
+            return
+        if wanted.last_fetched_epoch >= 0 and _diverging(partition, wanted) is not None:
+            return
+        broker = self.broker
+        isr = partition.fetched(
+            self.replica_id,
+            wanted.fetch_offset,
+            start_offset=wanted.replica_start_offset,
+            broker_epoch=self.replica_epoch,
+            now_ms=broker.clock.now_ms(),
+        )
+        if isr is not None:
+            broker.replication.isr_writes.want(partition, isr)
 
     def response(self) -> FetchResponse:
         session = self.plan.session
@@ -165,6 +218,8 @@ class Fetch:
                 topics.append(last)
             last.partitions.append(data)
         response = FetchResponse(responses=topics)
+        if self.version >= HINTS_FROM and self._refused:
+            self._hint(response)
         if session is not None:
             response.session_id = session.id
         if self._limit is not None:
@@ -174,6 +229,22 @@ class Fetch:
         if session is not None:
             session.serve_last(served)
         return response
+
+    def _hint(self, response: FetchResponse) -> None:
+        """KIP-951: with the leaders of partitions that are not ours."""
+        leaders = set()
+        for topic in response.responses:
+            name = self.broker.image.topic_name(topic.topic_id)
+            for data in topic.partitions:
+                hint = None
+                if data.error_code in MOVED:
+                    hint = leader_of(self.broker, name, data.partition_index)
+                if hint is not None:
+                    data.current_leader = LeaderIdAndEpoch(hint.leader_id, hint.leader_epoch)
+                    leaders.add(hint.leader_id)
+        if leaders:
+            nodes = nodes_of(self.broker, leaders, self._listener)
+            response.node_endpoints = [NodeEndpoint(*node) for node in nodes]
 
     # quotas
 
@@ -213,7 +284,11 @@ class Fetch:
     def park(self, max_wait_ms: int) -> asyncio.Future[FetchResponse]:
         """A future that also goes away by itself when it is cancelled: the client has left."""
         self._loop = asyncio.get_running_loop()
-        self._future: asyncio.Future[FetchResponse] = self._loop.create_future()
+        self._future: asyncio.Future[FetchResponse] = (
+            Parked(self._finish, loop=self._loop)
+            if self.replica_id >= 0
+            else self._loop.create_future()
+        )
         self._timer = self._loop.call_later(max_wait_ms / 1000, self._finish)
         self._future.add_done_callback(self._leave)
         self._wait()
@@ -224,19 +299,24 @@ class Fetch:
         self._answers = []  # they would keep files open
         self._arrived = 0
         self._missing = self.size_min - self._size
-        if self._request.isolation_level == READ_COMMITTED:
+        if self._isolation == READ_COMMITTED:
             self._missing = 1  # a transaction's few last bytes make all the others readable
         if self._found != self._parked_on:
-            for partition in self._parked_on:
-                partition.waiting.discard(self._wake)
+            self._unpark()
             self._parked_on = self._found
             for partition in self._parked_on:
-                partition.waiting.add(self._wake)
+                self._waiting(partition).add(self._wake)
+
+    def _unpark(self) -> None:
+        for partition in self._parked_on:
+            self._waiting(partition).discard(self._wake)
+
+    def _waiting(self, partition: Partition) -> Waiting:
+        return partition.tail if self.replica_id >= 0 else partition.waiting
 
     def _leave(self, future: asyncio.Future[FetchResponse]) -> None:
         self._timer.cancel()
-        for partition in self._parked_on:
-            partition.waiting.discard(self._wake)
+        self._unpark()
 
     def _wake(self, size: int) -> None:
         """An append happened. Look once, after all that came with it has been appended.
@@ -270,16 +350,18 @@ class Fetch:
             self._future.set_exception(error)
 
 
-def _is_consumer(request: FetchRequest) -> bool:
-    """Followers name themselves: before v15 in one place, then in another (KIP-903)."""
+def _replica(request: FetchRequest) -> tuple[int, int]:
+    """Followers name themselves: before v15 in one place, then in another, with their epoch
+    (KIP-903). Consumers are -1."""
     state = request.replica_state
-    return request.replica_id < 0 and (state is None or state.replica_id < 0)
+    if state is not None and state.replica_id >= 0:
+        return state.replica_id, state.replica_epoch
+    return request.replica_id, -1
 
 
 def _read(
     partition: Partition, wanted: Wanted, size_left: int, isolation: int, first: bool
 ) -> PartitionData:
-    partition.check_epoch(wanted.current_leader_epoch)
     if wanted.last_fetched_epoch >= 0:
         diverging = _diverging(partition, wanted)
         if diverging is not None:

@@ -19,8 +19,10 @@ import inspect
 from struct import Struct
 from typing import Final, NamedTuple
 
+from ottla.broker.acknowledging import Acknowledging, Awaited
 from ottla.broker.context import Context, Response
 from ottla.broker.journal import Answer
+from ottla.broker.leader_hints import MOVED, leader_of, nodes_of
 from ottla.broker.verification import Writer
 from ottla.cluster.image import INTERNAL_TOPICS
 from ottla.errors import ErrorCode, KafkaError
@@ -36,6 +38,8 @@ from ottla.slices import FileSlice
 from ottla.wire.connection import ProtocolError
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -44,6 +48,8 @@ from ottla.wire.messages.produce import (
 )
 
 ACKS: Final = (-1, 0, 1)
+ACKS_ALL: Final = -1
+HINTS_FROM: Final = 10
 ZSTD_FROM: Final = 7
 ABORTABLE_FROM: Final = 11
 ADDS_FROM: Final = 12
@@ -106,6 +112,7 @@ def _produce(ctx: Context, request: ProduceRequest, barred: Barred | None) -> Re
     version, now_ms = ctx.version, ctx.now_ms
     failed: KafkaError | None = None
     topics = []
+    awaited: list[Awaited] | None = [] if request.acks == ACKS_ALL else None
     for topic in request.topic_data:
         if version >= TOPIC_IDS_FROM:
             name = ctx.broker.image.topic_name(topic.topic_id)
@@ -122,7 +129,7 @@ def _produce(ctx: Context, request: ProduceRequest, barred: Barred | None) -> Re
                     _check_internal(ctx, name)
                 if request.acks not in ACKS:
                     raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-                answers.append(_append(partition, barred, data, version, now_ms))
+                answers.append(_append(partition, barred, data, version, now_ms, awaited))
             except KafkaError as error:
                 failed = error
                 answers.append(_refused(data.index, error))
@@ -135,7 +142,11 @@ def _produce(ctx: Context, request: ProduceRequest, barred: Barred | None) -> Re
         if failed is not None:
             raise ProtocolError(f"a produce with acks=0 failed: {failed}")
         return None
-    return ProduceResponse(responses=topics)
+    response = ProduceResponse(responses=topics)
+    if awaited:
+        waiting = Acknowledging(response, lambda known: _hinted(ctx, known))
+        return waiting.wait(awaited, request.timeout)
+    return response if failed is None else _hinted(ctx, response)
 
 
 def _append(
@@ -144,6 +155,7 @@ def _append(
     asked: PartitionProduceData,
     version: int,
     now_ms: int,
+    awaited: list[Awaited] | None,
 ) -> PartitionProduceResponse:
     data = asked.records
     assert not isinstance(data, FileSlice)  # a request's records lie in its frame
@@ -162,13 +174,19 @@ def _append(
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         if (partition.topic, partition.index) in barred:
             raise barred[partition.topic, partition.index]
+    if awaited is not None and partition.followers is not None:
+        partition.check_leads()
+        partition.check_min_isr()
     appended = partition.append(memoryview(data), now_ms)
-    return PartitionProduceResponse(
+    answer = PartitionProduceResponse(
         index=asked.index,
         base_offset=appended.first_offset,
         log_append_time=appended.append_time_ms,
         log_start_offset=appended.log_start_offset,
     )
+    if awaited is not None and partition.followers is not None:
+        awaited.append(Awaited(partition, appended.last_offset + 1, answer))
+    return answer
 
 
 def _missing(ctx: Context, name: str, index: int) -> KafkaError:
@@ -183,6 +201,26 @@ def _check_internal(ctx: Context, name: str) -> None:
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}"
         )
+
+
+def _hinted(ctx: Context, response: ProduceResponse) -> ProduceResponse:
+    """KIP-951: with the leaders of partitions that are not ours."""
+    if ctx.version < HINTS_FROM:
+        return response
+    leaders = set()
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code not in MOVED:
+                continue
+            name = topic.name or ctx.broker.image.topic_name(topic.topic_id)
+            hint = leader_of(ctx.broker, name, answer.index)
+            if hint is not None:
+                answer.current_leader = LeaderIdAndEpoch(hint.leader_id, hint.leader_epoch)
+                leaders.add(hint.leader_id)
+    if leaders:
+        nodes = nodes_of(ctx.broker, leaders, ctx.session.listener)
+        response.node_endpoints = [NodeEndpoint(*node) for node in nodes]
+    return response
 
 
 # Transactions

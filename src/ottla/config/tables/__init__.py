@@ -11,6 +11,7 @@ from ottla.config.tables.controller import CONTROLLER
 from ottla.config.tables.general import GENERAL
 from ottla.config.tables.groups import GROUPS
 from ottla.config.tables.logs import LOGS
+from ottla.config.tables.replication import REPLICATION
 from ottla.config.tables.shares import SHARES
 from ottla.config.tables.transactions import TRANSACTIONS
 
@@ -26,7 +27,7 @@ def accepted(
 BROKER_CONFIGS: dict[str, Definition] = {
     definition.name: definition
     for definition in (
-        GENERAL + CONTROLLER + LOGS + GROUPS + CONSUMER_GROUPS + SHARES + TRANSACTIONS
+        GENERAL + CONTROLLER + LOGS + GROUPS + CONSUMER_GROUPS + SHARES + TRANSACTIONS + REPLICATION
     )
 }
 for _row in CLUSTER + NEWER_GROUPS + SECURITY:

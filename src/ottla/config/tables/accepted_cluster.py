@@ -59,14 +59,7 @@ THREADS: list[Row] = [
 
 REPLICATION: list[Row] = [
     ("controller.socket.timeout.ms", INT, 30000, None),
-    ("replica.socket.timeout.ms", INT, 30000, None),
     ("replica.socket.receive.buffer.bytes", INT, 64 * KIB, None),
-    ("replica.fetch.max.bytes", INT, MIB, ZERO),
-    ("replica.fetch.response.max.bytes", INT, 10 * MIB, ZERO),
-    ("replica.fetch.wait.max.ms", INT, 500, None),
-    ("replica.fetch.min.bytes", INT, 1, None),
-    ("replica.fetch.backoff.ms", INT, 1000, ZERO),
-    ("replica.selector.class", STRING, None, None),
     ("follower.fetch.last.tiered.offset.enable", BOOLEAN, False, None, WIDE),
     ("fetch.purgatory.purge.interval.requests", INT, 1000, None),
     ("producer.purgatory.purge.interval.requests", INT, 1000, None),
@@ -113,12 +106,8 @@ METRICS: list[Row] = [
 
 QUOTAS: list[Row] = [
     ("client.quota.callback.class", CLASS, None, None),
-    ("replication.quota.window.num", INT, 11, ONE),
-    ("replication.quota.window.size.seconds", INT, 1, ONE),
     ("alter.log.dirs.replication.quota.window.num", INT, 11, ONE),
     ("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, ONE),
-    ("leader.replication.throttled.rate", LONG, LONG_MAX, ZERO, PER_BROKER),
-    ("follower.replication.throttled.rate", LONG, LONG_MAX, ZERO, PER_BROKER),
     (
         "replica.alter.log.dirs.io.max.bytes.per.second",
         LONG,
