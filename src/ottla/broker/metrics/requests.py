@@ -59,11 +59,16 @@ class Metered:
         return self._broker.admit(host)
 
     def connected(
-        self, listener: str, host: str, port: int, mute: Callable[[int], None]
+        self,
+        listener: str,
+        host: str,
+        port: int,
+        mute: Callable[[int], None],
+        hold: Callable[[bool], None],
     ) -> Session:
         self.connections[listener] += 1
         self.opened[listener] += 1
-        return self._broker.connected(listener, host, port, mute)
+        return self._broker.connected(listener, host, port, mute, hold)
 
     def disconnected(self, session: Session) -> None:
         self.connections[session.listener] -= 1
