@@ -1,0 +1,192 @@
+"""Coordinators and the partitions they care for, spread over three brokers: they ask each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.client import TopicPartition
+from ottla.client.lines import Line
+from ottla.coordinator.keys import OFFSETS_TOPIC, partition_for
+from ottla.coordinator.share.records import STATE_TOPIC, StateKey
+from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
+from ottla.errors import ErrorCode
+from ottla.records.batch import build_batch
+from ottla.records.record import Record
+from ottla.testing import LocalCluster
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+PATIENCE_S = 30.0
+COUNT = 6  # partitions of each topic, the coordinators' topics too: two for each broker
+SPREAD = {
+    "offsets.topic.num.partitions": str(COUNT),
+    "transaction.state.log.num.partitions": str(COUNT),
+    "share.coordinator.state.topic.num.partitions": str(COUNT),
+}
+BROKERS = (0, 1, 2)
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(brokers=3, config=SPREAD) as cluster:
+        cluster.create_topic("t", partitions=COUNT)
+        yield cluster
+
+
+def leader_of(cluster: LocalCluster, topic: str, index: int) -> int:
+    return cluster.call(lambda: cluster.broker(0).image.topics[topic].partitions[index].leader)
+
+
+def name_led_by(cluster: LocalCluster, topic: str, broker_id: int) -> str:
+    """A name (of a group, of a transactional id) whose coordinator is this broker."""
+    names = (f"name-{number}" for number in range(1000))
+    return next(
+        each for each in names if leader_of(cluster, topic, partition_for(each, COUNT)) == broker_id
+    )
+
+
+def wake(cluster: LocalCluster) -> None:
+    """The coordinators' topics come to be when somebody asks for them."""
+    with cluster.producer(delivery="exactly_once", transactional_id="first"):
+        pass
+    consumer = cluster.consumer("t", group="first")
+    consumer.poll(0.1)
+    consumer.close()
+
+
+def read_committed(cluster: LocalCluster, count: int) -> list[str]:
+    consumer = cluster.consumer(value=str, settings={"isolation.level": "read_committed"})
+    consumer.assign({TopicPartition("t", each): 0 for each in range(COUNT)})
+    return sorted(record.value for record in consumer.take(count, PATIENCE_S))
+
+
+def test_a_transaction_ends_in_partitions_of_every_broker(cluster: LocalCluster) -> None:
+    wake(cluster)
+    for coordinator in BROKERS:
+        name = name_led_by(cluster, TRANSACTIONS_TOPIC, coordinator)
+        producer = cluster.producer(delivery="exactly_once", transactional_id=name, value=str)
+        with producer.transaction():
+            for index in range(COUNT):
+                producer.send("t", f"kept {coordinator} {index}", partition=index)
+        with pytest.raises(ZeroDivisionError), producer.transaction():
+            for index in range(COUNT):
+                producer.send("t", "dropped", partition=index).result(PATIENCE_S)
+            raise ZeroDivisionError
+    expected = [f"kept {each} {index}" for each in BROKERS for index in range(COUNT)]
+    assert read_committed(cluster, len(expected)) == sorted(expected)
+
+
+def test_a_transaction_takes_the_offsets_of_any_group_along(cluster: LocalCluster) -> None:
+    wake(cluster)
+    with cluster.producer(value=str) as source:
+        cluster.create_topic("source", partitions=COUNT)
+        for index in range(COUNT):
+            source.send("source", str(index), partition=index).result(PATIENCE_S)
+    for coordinator in BROKERS:
+        group = name_led_by(cluster, OFFSETS_TOPIC, coordinator)
+        name = name_led_by(cluster, TRANSACTIONS_TOPIC, (coordinator + 1) % 3)
+        producer = cluster.producer(delivery="exactly_once", transactional_id=name, value=str)
+        consumer = cluster.consumer("source", group=group, value=str, delivery="exactly_once")
+        with producer.transaction(consumer):
+            for record in consumer.take(COUNT, PATIENCE_S):
+                producer.send("t", f"{coordinator} {record.value}", partition=0)
+        places = [TopicPartition("source", index) for index in range(COUNT)]
+        assert consumer.committed(places) == dict.fromkeys(places, 1)
+    expected = sorted(f"{each} {index}" for each in BROKERS for index in range(COUNT))
+    assert read_committed(cluster, len(expected)) == expected
+
+
+class Connection:
+    """A producer of transaction version 2 (KIP-890): partitions are added by being written to."""
+
+    def __init__(self, cluster: LocalCluster, broker_id: int) -> None:
+        self._line = Line(
+            "127.0.0.1", cluster.port_of(broker_id), settings={}, timeout_s=PATIENCE_S
+        )
+
+    def init(self, name: str) -> InitProducerIdResponse:
+        request = InitProducerIdRequest(name, 60_000)
+        return self._line.call(request, ApiKey.INIT_PRODUCER_ID, InitProducerIdResponse)
+
+    def end(self, name: str, producer_id: int, epoch: int) -> EndTxnResponse:
+        request = EndTxnRequest(name, producer_id, epoch, True)
+        return self._line.call(request, ApiKey.END_TXN, EndTxnResponse)
+
+    def produce(
+        self, name: str, topic_id: bytes, index: int, producer_id: int, epoch: int, sequence: int
+    ) -> ErrorCode:
+        batch = build_batch(
+            [Record(key=None, value=str(sequence).encode(), timestamp=1)],
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        data = TopicProduceData(
+            topic_id=topic_id, partition_data=[PartitionProduceData(index, batch)]
+        )
+        request = ProduceRequest(name, -1, 10_000, [data])
+        response = self._line.call(request, ApiKey.PRODUCE, ProduceResponse)
+        return ErrorCode(response.responses[0].partition_responses[0].error_code)
+
+    def close(self) -> None:
+        self._line.close()
+
+
+def test_a_first_write_is_added_by_the_coordinator_of_another_broker(
+    cluster: LocalCluster,
+) -> None:
+    wake(cluster)
+    topic_id = cluster.call(lambda: cluster.broker(0).image.topics["t"].id)
+    name = name_led_by(cluster, TRANSACTIONS_TOPIC, 0)
+    index = next(each for each in range(COUNT) if leader_of(cluster, "t", each) == 2)
+    coordinator, leader = Connection(cluster, 0), Connection(cluster, 2)
+    try:
+        producer = coordinator.init(name)
+        who = (producer.producer_id, producer.producer_epoch)
+        for sequence in range(3):
+            code = leader.produce(name, topic_id, index, *who, sequence)
+            assert code is ErrorCode.NONE
+        ended = coordinator.end(name, *who)
+        assert ended.error_code == 0
+        assert ended.producer_epoch == who[1] + 1
+        late = leader.produce(name, topic_id, index, *who, 3)  # of the transaction that has ended
+        assert late is ErrorCode.INVALID_PRODUCER_EPOCH
+    finally:
+        coordinator.close()
+        leader.close()
+    assert read_committed(cluster, 3) == ["0", "1", "2"]
+
+
+def test_a_share_group_s_states_are_kept_by_any_broker(cluster: LocalCluster) -> None:
+    for index in range(COUNT):
+        with cluster.producer(value=str) as producer:
+            for number in range(3):
+                producer.send("t", f"{index} {number}", partition=index).result(PATIENCE_S)
+    consumer = cluster.share_consumer("t", group="workers", value=str)
+    taken = []
+    for record in consumer:
+        taken.append(record.value)
+        if len(taken) == 3 * COUNT:
+            break
+    assert sorted(taken) == [f"{index} {number}" for index in range(COUNT) for number in range(3)]
+    consumer.commit()
+    consumer.close()
+    image = cluster.call(lambda: cluster.broker(0).image)
+    keys = [StateKey("workers", image.topics["t"].id, index) for index in range(COUNT)]
+    states = image.topics[STATE_TOPIC].partitions
+    keepers = [states[partition_for(str(key), COUNT)].leader for key in keys]
+    leaders = [each.leader for each in image.topics["t"].partitions]
+    assert keepers != leaders  # else nobody has asked anybody
+    offsets = cluster.admin().share_groups.offsets("workers")
+    assert {each.start_offset for each in offsets.values()} == {3}
+    assert {each.lag for each in offsets.values()} == {0}
