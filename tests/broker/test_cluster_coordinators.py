@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from ottla.client import TopicPartition
+from ottla.client import Producer, TopicPartition
 from ottla.client.lines import Line
+from ottla.client.shares import ShareOffset, Shares
 from ottla.coordinator.keys import OFFSETS_TOPIC, partition_for
 from ottla.coordinator.share.records import STATE_TOPIC, StateKey
 from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
@@ -35,10 +37,11 @@ SPREAD = {
 BROKERS = (0, 1, 2)
 
 
-@pytest.fixture
-def cluster() -> Iterator[LocalCluster]:
+@pytest.fixture(params=[1, 3], ids=["one replica", "three replicas"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     with LocalCluster(brokers=3, config=SPREAD) as cluster:
-        cluster.create_topic("t", partitions=COUNT)
+        for topic in ("t", OFFSETS_TOPIC, TRANSACTIONS_TOPIC, STATE_TOPIC):
+            cluster.create_topic(topic, COUNT, replication_factor=request.param)
         yield cluster
 
 
@@ -54,23 +57,19 @@ def name_led_by(cluster: LocalCluster, topic: str, broker_id: int) -> str:
     )
 
 
-def wake(cluster: LocalCluster) -> None:
-    """The coordinators' topics come to be when somebody asks for them."""
-    with cluster.producer(delivery="exactly_once", transactional_id="first"):
-        pass
-    consumer = cluster.consumer("t", group="first")
-    consumer.poll(0.1)
-    consumer.close()
-
-
 def read_committed(cluster: LocalCluster, count: int) -> list[str]:
     consumer = cluster.consumer(value=str, settings={"isolation.level": "read_committed"})
     consumer.assign({TopicPartition("t", each): 0 for each in range(COUNT)})
     return sorted(record.value for record in consumer.take(count, PATIENCE_S))
 
 
+def give_up_after(producer: Producer[Any, Any]) -> None:
+    for index in range(COUNT):
+        producer.send("t", "dropped", partition=index).result(PATIENCE_S)
+    raise ZeroDivisionError
+
+
 def test_a_transaction_ends_in_partitions_of_every_broker(cluster: LocalCluster) -> None:
-    wake(cluster)
     for coordinator in BROKERS:
         name = name_led_by(cluster, TRANSACTIONS_TOPIC, coordinator)
         producer = cluster.producer(delivery="exactly_once", transactional_id=name, value=str)
@@ -78,15 +77,12 @@ def test_a_transaction_ends_in_partitions_of_every_broker(cluster: LocalCluster)
             for index in range(COUNT):
                 producer.send("t", f"kept {coordinator} {index}", partition=index)
         with pytest.raises(ZeroDivisionError), producer.transaction():
-            for index in range(COUNT):
-                producer.send("t", "dropped", partition=index).result(PATIENCE_S)
-            raise ZeroDivisionError
+            give_up_after(producer)
     expected = [f"kept {each} {index}" for each in BROKERS for index in range(COUNT)]
     assert read_committed(cluster, len(expected)) == sorted(expected)
 
 
 def test_a_transaction_takes_the_offsets_of_any_group_along(cluster: LocalCluster) -> None:
-    wake(cluster)
     with cluster.producer(value=str) as source:
         cluster.create_topic("source", partitions=COUNT)
         for index in range(COUNT):
@@ -145,7 +141,6 @@ class Connection:
 def test_a_first_write_is_added_by_the_coordinator_of_another_broker(
     cluster: LocalCluster,
 ) -> None:
-    wake(cluster)
     topic_id = cluster.call(lambda: cluster.broker(0).image.topics["t"].id)
     name = name_led_by(cluster, TRANSACTIONS_TOPIC, 0)
     index = next(each for each in range(COUNT) if leader_of(cluster, "t", each) == 2)
@@ -159,34 +154,57 @@ def test_a_first_write_is_added_by_the_coordinator_of_another_broker(
         ended = coordinator.end(name, *who)
         assert ended.error_code == 0
         assert ended.producer_epoch == who[1] + 1
+        assert read_committed(cluster, 3) == ["0", "1", "2"]
         late = leader.produce(name, topic_id, index, *who, 3)  # of the transaction that has ended
         assert late is ErrorCode.INVALID_PRODUCER_EPOCH
     finally:
         coordinator.close()
         leader.close()
-    assert read_committed(cluster, 3) == ["0", "1", "2"]
+
+
+def group_kept_elsewhere(cluster: LocalCluster) -> str:
+    """A share group whose states are not kept by the leaders of the partitions of t."""
+    topic_id = cluster.call(lambda: cluster.broker(0).image.topics["t"].id)
+    leaders = [leader_of(cluster, "t", index) for index in range(COUNT)]
+    for group in (f"workers-{number}" for number in range(100)):
+        keys = [str(StateKey(group, topic_id, index)) for index in range(COUNT)]
+        keepers = [leader_of(cluster, STATE_TOPIC, partition_for(key, COUNT)) for key in keys]
+        if all(keeper != leader for keeper, leader in zip(keepers, leaders, strict=True)):
+            return group
+    raise AssertionError("there is no such group")
 
 
 def test_a_share_group_s_states_are_kept_by_any_broker(cluster: LocalCluster) -> None:
-    for index in range(COUNT):
-        with cluster.producer(value=str) as producer:
+    group = group_kept_elsewhere(cluster)
+    with cluster.producer(value=str) as producer:
+        for index in range(COUNT):
             for number in range(3):
                 producer.send("t", f"{index} {number}", partition=index).result(PATIENCE_S)
-    consumer = cluster.share_consumer("t", group="workers", value=str)
-    taken = []
-    for record in consumer:
-        taken.append(record.value)
-        if len(taken) == 3 * COUNT:
-            break
-    assert sorted(taken) == [f"{index} {number}" for index in range(COUNT) for number in range(3)]
+    consumer = cluster.share_consumer("t", group=group, value=str)
+    taken = sorted(next(iter(consumer)).value for _ in range(3 * COUNT))
+    assert taken == [f"{index} {number}" for index in range(COUNT) for number in range(3)]
     consumer.commit()
     consumer.close()
-    image = cluster.call(lambda: cluster.broker(0).image)
-    keys = [StateKey("workers", image.topics["t"].id, index) for index in range(COUNT)]
-    states = image.topics[STATE_TOPIC].partitions
-    keepers = [states[partition_for(str(key), COUNT)].leader for key in keys]
-    leaders = [each.leader for each in image.topics["t"].partitions]
-    assert keepers != leaders  # else nobody has asked anybody
-    offsets = cluster.admin().share_groups.offsets("workers")
-    assert {each.start_offset for each in offsets.values()} == {3}
-    assert {each.lag for each in offsets.values()} == {0}
+    with cluster.admin() as admin:
+        shares = admin.shares
+        assert starts(shares, group) == [(3, 0)] * COUNT
+        places = [TopicPartition("t", index) for index in range(COUNT)]
+        altered = shares.alter_offsets(group, dict.fromkeys(places, 1))
+        assert set(altered.values()) == {None}
+        consumer = cluster.share_consumer("t", group=group, value=str)
+        again = {next(iter(consumer)).value for _ in range(2 * COUNT)}
+        assert again == {f"{index} {number}" for index in range(COUNT) for number in (1, 2)}
+        consumer.commit()
+        consumer.close()
+        assert starts(shares, group) == [(3, 0)] * COUNT
+        assert shares.delete_offsets(group, ["t"]) == {"t": None}
+        assert shares.offsets(group) == {}
+        assert shares.delete(group) == {group: None}
+
+
+def starts(shares: Shares, group: str) -> list[tuple[int | None, int | None]]:
+    found = []
+    for each in shares.offsets(group).values():
+        assert isinstance(each, ShareOffset)
+        found.append((each.start_offset, each.lag))
+    return found
