@@ -82,7 +82,8 @@ class Broker:
     ) -> None:
         """A `meta_store` is one that is shared; this broker's session on it ends with the broker.
 
-        Without one the metadata is kept beside the logs, and the broker is alone.
+        Without one `zookeeper.connect` says where the others are; without that the metadata is
+        kept beside the logs, and the broker is alone.
         """
         self.config = config
         self.clock: Clock = clock or SystemClock()
@@ -150,7 +151,7 @@ class Broker:
 
     async def _open(self, now_ms: int, undo: AsyncExitStack) -> None:
         sync = self.config.ottla_metadata_sync_enable
-        self._meta_store = self._shared_store or self._own_store()
+        self._meta_store = self._shared_store or await self._own_store()
         undo.push_async_callback(self._meta_store.close)
         self.metadata = Metadata(self._meta_store)
         await self.metadata.start()
@@ -269,7 +270,14 @@ class Broker:
             now_ms=self.clock.now_ms,
         )
 
-    def _own_store(self) -> MetaStore:
+    async def _own_store(self) -> MetaStore:
+        if self.config.zookeeper_connect:
+            try:
+                from ottla.cluster.zookeeper_options import open_store
+            except ImportError:
+                message = "zookeeper.connect needs kazoo: pip install 'ottla[zookeeper]'"
+                raise StoreError(message) from None
+            return await open_store(self.config)
         path = Path(self.config.log_dirs[0]) / JOURNAL
         return EmbeddedStore(path, sync=self.config.ottla_metadata_sync_enable)
 
