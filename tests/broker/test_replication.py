@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from ottla.client import TopicPartition
+from ottla.errors import KafkaError
 from ottla.replica.partition import Partition
 from ottla.testing import LocalCluster
 
@@ -52,3 +54,96 @@ def test_followers_have_what_the_leader_has(cluster: LocalCluster) -> None:
         ]
 
     until(cluster, lambda: ends() == [{(1001, 1001)}, {(1000, 1000)}, {(1000, 1000)}])
+
+
+def leader_of(cluster: LocalCluster, topic: str = "t", index: int = 0) -> int:
+    def ask() -> int:
+        image = cluster.broker(some(cluster)).image
+        return image.topics[topic].partitions[index].leader
+
+    return cluster.call(ask)
+
+
+def some(cluster: LocalCluster) -> int:
+    """A broker that runs."""
+    for each in range(3):
+        try:
+            cluster.broker(each)
+        except (KeyError, RuntimeError):
+            continue
+        return each
+    raise AssertionError
+
+
+def isr_of(cluster: LocalCluster, topic: str = "t", index: int = 0) -> list[int]:
+    image = cluster.broker(some(cluster)).image
+    return sorted(image.topics[topic].partitions[index].isr)
+
+
+def test_a_leader_that_is_killed_is_replaced_and_nothing_acknowledged_is_lost(
+    cluster: LocalCluster,
+) -> None:
+    cluster.create_topic("t", partitions=1, replication_factor=3)
+    producer = cluster.producer(value=str)
+    for each in range(100):
+        producer.send("t", f"{each}")
+    producer.flush(PATIENCE_S)
+    first = leader_of(cluster)
+    started = time.monotonic()
+    cluster.kill(first)
+    producer.send("t", "after").result(PATIENCE_S)
+    print("failover took", time.monotonic() - started)
+    assert leader_of(cluster) != first
+    consumer = cluster.consumer(value=str)
+    consumer.assign({TopicPartition("t", 0): 0})
+    read = [record.value for record in consumer.take(101, PATIENCE_S)]
+    assert read == [*(f"{each}" for each in range(100)), "after"]
+    consumer.close()
+    until(cluster, lambda: first not in isr_of(cluster))
+    cluster.restart(first)
+    until(cluster, lambda: isr_of(cluster) == [0, 1, 2])
+    until(cluster, lambda: held(cluster, first).log.end_offset == 101)
+
+
+def test_a_follower_that_was_away_catches_up_and_joins_again(cluster: LocalCluster) -> None:
+    cluster.create_topic("t", partitions=1, replication_factor=3)
+    producer = cluster.producer(value=bytes)
+    leader = leader_of(cluster)
+    away = (leader + 1) % 3
+    cluster.stop_broker(away)
+    for _ in range(200):
+        producer.send("t", b"x" * 100_000)
+    producer.flush(PATIENCE_S)
+    cluster.restart(away)
+    until(cluster, lambda: held(cluster, away).log.end_offset == 200)
+    until(cluster, lambda: isr_of(cluster) == [0, 1, 2])
+    assert leader_of(cluster) == leader
+
+
+def test_records_are_deleted_on_every_replica(cluster: LocalCluster) -> None:
+    cluster.create_topic("t", partitions=1, replication_factor=3)
+    producer = cluster.producer(value=str)
+    for each in range(10):
+        producer.send("t", f"{each}")
+    producer.flush(PATIENCE_S)
+    with cluster.admin() as admin:
+        assert admin.offsets.delete_before({TopicPartition("t", 0): 7}) == {
+            TopicPartition("t", 0): 7
+        }
+    assert cluster.call(lambda: [held(cluster, b).log.start_offset for b in range(3)]) == [7, 7, 7]
+
+
+def test_too_few_in_sync_refuse_what_wants_all(cluster: LocalCluster) -> None:
+    cluster.create_topic(
+        "t", partitions=1, replication_factor=3, configs={"min.insync.replicas": "2"}
+    )
+    producer = cluster.producer(value=str, settings={"message.timeout.ms": 2000})
+    producer.send("t", "one").result(PATIENCE_S)
+    leader = leader_of(cluster)
+    for each in range(3):
+        if each != leader:
+            cluster.stop_broker(each)
+    until(cluster, lambda: isr_of(cluster) == [leader])
+    with pytest.raises(KafkaError):
+        producer.send("t", "two").result(PATIENCE_S)
+    assert cluster.call(lambda: held(cluster, leader).log.end_offset) == 1

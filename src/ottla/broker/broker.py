@@ -443,7 +443,12 @@ class Broker:
         config = self.config
         chores = self._housekeeping = Housekeeping(self.clock.now_ms)
         chores.every(config.log_retention_check_interval_ms, "retention", self._retain)
-        chores.every(config.log_flush_offset_checkpoint_interval_ms, "checkpoints", self._write)
+        self._checkpointed_ms = self.clock.now_ms()
+        interval_ms = min(
+            config.log_flush_offset_checkpoint_interval_ms,
+            config.replica_high_watermark_checkpoint_interval_ms,
+        )
+        chores.every(interval_ms, "checkpoints", self._write)
         chores.every(
             config.producer_id_expiration_check_interval_ms, "producers", self._expire_producers
         )
@@ -457,6 +462,13 @@ class Broker:
         self.store.retain(now_ms, self._high_watermarks())
 
     def _write(self, now_ms: int) -> list[Job]:
+        """High watermarks more often than the rest, where there are any but the log's end."""
+        interval_ms = self.config.log_flush_offset_checkpoint_interval_ms
+        often_ms = self.config.replica_high_watermark_checkpoint_interval_ms
+        is_due = not often_ms < interval_ms or now_ms - self._checkpointed_ms >= interval_ms
+        if not is_due and not any(len(each.replicas) > 1 for each in self.partitions):
+            return []
+        self._checkpointed_ms = now_ms
         job = self.store.checkpoint_job(self._high_watermarks())
         return [] if job is None else [Job(job.run, lambda _: job.done())]
 

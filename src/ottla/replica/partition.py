@@ -261,7 +261,9 @@ class Partition:
         if -1 < broker_epoch < each.broker_epoch:
             raise self.not_leader()  # from an earlier life (KIP-903)
         each.broker_epoch = broker_epoch
-        each.start_offset = start_offset
+        if start_offset > each.start_offset:
+            each.start_offset = start_offset
+            self.waiting.wake_all()  # somebody may wait until it has deleted what we have
         moved = offset != each.end_offset
         each.fetched(offset, self.log.end_offset, now_ms)
         if moved:
@@ -417,4 +419,11 @@ class Partition:
             )
         start = self.log.delete_records(target, now_ms)
         self.waiting.wake_all()
+        self.tail.wake_all()  # followers do the same when they hear of it
         return start
+
+    @property
+    def low_watermark(self) -> int:
+        """From where on every live replica has its log."""
+        start = self.log.start_offset
+        return start if self.followers is None else self.followers.low_watermark(start)

@@ -168,6 +168,7 @@ class Partitions:
         held = self._topics.setdefault(topic.name, {})
         for state in topic.partitions:
             if self._node_id not in state.replicas:
+                self._give_away(topic, state, now_ms)
                 continue
             partition = held.get(state.index)
             if partition is not None:
@@ -185,6 +186,22 @@ class Partitions:
             held[state.index] = partition
             self._tell(partition, state, now_ms)
             self._on_role(partition, False)
+
+    def _give_away(self, topic: Topic, state: State, now_ms: int) -> None:
+        """Others hold it now: reassigned. What was found at the start is put aside, as nobody
+        said so to this broker."""
+        partition = self._topics[topic.name].pop(state.index, None)
+        try:
+            if partition is not None:
+                log.info("%s is held by others now: deleted here", partition.name)
+                self._store.delete(topic.name, state.index, now_ms=now_ms)
+            elif self._starting and self._store.get(topic.name, state.index) is not None:
+                self._store.set_aside(topic.name, state.index)
+        except KafkaError as error:
+            log.error("%s-%d: not deleted: %s", topic.name, state.index, error)
+        if partition is not None:
+            partition.end()
+            self._on_role(partition, True)
 
     def _take(self, topic: Topic, state: State, found: Log) -> Partition:
         """A log that is held from now on. What other replicas have is known by the checkpoint."""

@@ -142,7 +142,7 @@ class Fetch:
                 self._refused = satisfied = True
             if data.records:
                 size += len(data.records)
-            elif data.diverging_epoch is not None:
+            elif data.diverging_epoch is not None or self._is_deleted(wanted, data):
                 satisfied = True
             answers.append((key, wanted, data))
         self._looked = True
@@ -150,6 +150,10 @@ class Fetch:
         if not satisfied and 0 < size < self.size_min:
             self._size = self._available()
         self.satisfied = satisfied or self._size >= self.size_min
+
+    def _is_deleted(self, wanted: Wanted, data: PartitionData) -> bool:
+        """A follower is told at once what was deleted: somebody may wait until it has done so."""
+        return 0 <= wanted.start_offset < data.log_start_offset and self.replica_id >= 0
 
     def _available(self) -> int:
         """The bytes there would be, were they not cut: at a batch's border, or by a segment.

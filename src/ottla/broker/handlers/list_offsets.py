@@ -5,7 +5,8 @@ the start, -3 the record with the largest timestamp, -4 the start of what is on 
 end of what is in tiered storage, -6 the start of what awaits upload to it. There is no tiered
 storage, so -4 is the start and -5 and -6 know no offset.
 
-v2  isolation level      v4  leader epoch (KIP-320)      v7  -3 (KIP-734)      v8  -4 (KIP-405)
+v2  isolation level      v4  leader epoch (KIP-320)      v5  OFFSET_NOT_AVAILABLE (KIP-207)
+v7  -3 (KIP-734)         v8  -4 (KIP-405)
 v9  -5 (KIP-1005)        v11  -6 (KIP-1023)
 """
 
@@ -24,6 +25,9 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+
+DEBUGGING: Final = -2  # a replica id that may ask any replica
+NOT_AVAILABLE_FROM: Final = 5
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -54,7 +58,10 @@ def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "asked for twice")
                 _check_time(asked.timestamp, ctx.version)
                 partition = ctx.broker.partitions.find(topic.name, asked.partition_index)
-                answers.append(_answer(partition, asked, request.isolation_level))
+                partition.check_epoch(asked.current_leader_epoch)
+                if request.replica_id != DEBUGGING:
+                    partition.check_leads()
+                answers.append(_answer(partition, asked, request, ctx.version))
             except KafkaError as error:
                 answers.append(
                     ListOffsetsPartitionResponse(
@@ -75,15 +82,32 @@ def _check_time(time: int, version: int) -> None:
 
 
 def _answer(
-    partition: Partition, asked: ListOffsetsPartition, isolation: int
+    partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest, version: int
 ) -> ListOffsetsPartitionResponse:
-    partition.check_epoch(asked.current_leader_epoch)
-    committed = isolation == READ_COMMITTED
-    end = partition.last_stable_offset if committed else partition.high_watermark
+    if request.replica_id >= 0:  # a follower, who looks for the place where its log can go on
+        end = partition.log.end_offset
+    else:
+        committed = request.isolation_level == READ_COMMITTED
+        end = partition.last_stable_offset if committed else partition.high_watermark
+        if asked.timestamp == LATEST or asked.timestamp >= 0:
+            _check_known(partition, version)
     timestamp, offset, epoch = _find(partition, asked.timestamp, end)
     return ListOffsetsPartitionResponse(
         partition_index=partition.index, timestamp=timestamp, offset=offset, leader_epoch=epoch
     )
+
+
+def _check_known(partition: Partition, version: int) -> None:
+    """KIP-207: a new leader does not know yet what its predecessor had committed.
+
+    What it would say now could be less than it said before.
+    """
+    followers = partition.followers
+    if followers is None or partition.high_watermark >= followers.epoch_start:
+        return
+    if version < NOT_AVAILABLE_FROM:
+        raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+    raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"{partition.name} was just elected a leader")
 
 
 def _find(partition: Partition, time: int, end: int) -> tuple[int, int, int]:

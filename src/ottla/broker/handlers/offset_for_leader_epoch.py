@@ -33,6 +33,7 @@ def _answer(ctx: Context, topic: str, asked: OffsetForLeaderPartition) -> EpochE
     try:
         partition = ctx.broker.partitions.find(topic, asked.partition)
         partition.check_epoch(asked.current_leader_epoch)
+        partition.check_leads()
     except KafkaError as error:
         return EpochEndOffset(
             error_code=error.code, partition=asked.partition, leader_epoch=-1, end_offset=-1
