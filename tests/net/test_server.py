@@ -38,6 +38,7 @@ class Toy:
         self.throttle_ms = 0
         self.versions = ApiVersionsResponse()
         self.mute: Callable[[int], None]
+        self.hold: Callable[[bool], None]
 
     def admit(self, host: str) -> tuple[int, int]:
         return self.admission
@@ -50,7 +51,7 @@ class Toy:
         mute: Callable[[int], None],
         hold: Callable[[bool], None],
     ) -> Any:
-        self.mute = mute
+        self.mute, self.hold = mute, hold
         self.sessions.append((listener, host))
         return self.sessions[-1]
 
@@ -180,6 +181,45 @@ def test_produces_overlap_within_a_bound_and_are_answered_in_order() -> None:
         for number in range(OVERLAPPING_PRODUCES_MAX):
             assert (await client.receive()).throttle_time == number
         await until(lambda: len(toy.waiting) == OVERLAPPING_PRODUCES_MAX + 5)
+
+    serve(test)
+
+
+def test_a_produce_that_is_still_to_append_is_overtaken_by_nothing() -> None:
+    async def test(toy: Toy, server: Server, connect: Connect) -> None:
+        client = await connect()
+        answer = toy.dispatch
+
+        def dispatch(session: Any, request: Request) -> Any:
+            if not toy.seen:
+                toy.hold(True)
+            return answer(session, request)
+
+        toy.dispatch = dispatch  # type: ignore[method-assign]
+        for _ in range(3):
+            client.send(ProduceRequest(acks=-1), ApiKey.PRODUCE, 9)
+        await until(lambda: len(toy.waiting) == 1)
+        await asyncio.sleep(0.02)
+        assert len(toy.waiting) == 1
+        toy.hold(False)  # it has appended; what is left is to wait for replicas
+        assert len(toy.waiting) == 3
+        for number, each in enumerate(toy.waiting):
+            each.set_result(ProduceResponse(throttle_time=number))
+        assert [(await client.receive()).throttle_time for _ in range(3)] == [0, 1, 2]
+
+    serve(test)
+
+
+def test_a_client_that_leaves_while_it_is_held_is_forgotten() -> None:
+    async def test(toy: Toy, server: Server, connect: Connect) -> None:
+        client = await connect()
+        client.send(ProduceRequest(acks=-1), ApiKey.PRODUCE, 9)
+        await until(lambda: len(toy.waiting) == 1)
+        toy.hold(True)
+        client.writer.close()
+        await asyncio.sleep(0.02)
+        toy.hold(False)
+        await until(lambda: not toy.sessions)
 
     serve(test)
 

@@ -298,6 +298,8 @@ def _transactional(ctx: Context, request: ProduceRequest) -> list[Batch]:
             data, partition = asked.records, held.get(asked.index)
             if partition is None or data is None or len(data) < BATCH_OVERHEAD:
                 continue
+            if not partition.leads:
+                continue  # refused, whatever its transaction is
             assert not isinstance(data, FileSlice)
             if data[ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT and data[MAGIC_POSITION] == MAGIC:
                 found.append(Batch(partition, *PRODUCER.unpack_from(data, PRODUCER_POSITION)))

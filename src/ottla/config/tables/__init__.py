@@ -14,7 +14,6 @@ from ottla.config.tables.logs import LOGS
 from ottla.config.tables.replication import REPLICATION
 from ottla.config.tables.shares import SHARES
 from ottla.config.tables.transactions import TRANSACTIONS
-from ottla.config.tables.zookeeper import ZOOKEEPER
 
 ACCEPTED = "A property of Kafka's, which Ottla accepts and makes no use of."
 
@@ -28,15 +27,7 @@ def accepted(
 BROKER_CONFIGS: dict[str, Definition] = {
     definition.name: definition
     for definition in (
-        *GENERAL,
-        *CONTROLLER,
-        *LOGS,
-        *REPLICATION,
-        *GROUPS,
-        *CONSUMER_GROUPS,
-        *SHARES,
-        *TRANSACTIONS,
-        *ZOOKEEPER,
+        GENERAL + CONTROLLER + LOGS + GROUPS + CONSUMER_GROUPS + SHARES + TRANSACTIONS + REPLICATION
     )
 }
 for _row in CLUSTER + NEWER_GROUPS + SECURITY:

@@ -1,0 +1,94 @@
+"""The courier: one request to each broker at a time, with all that waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ottla.broker import courier
+from ottla.broker.courier import Courier
+from ottla.errors import ErrorCode, KafkaError
+
+
+class Post:
+    """Notes what is carried where; a broker answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.carried: list[tuple[int, list[str]]] = []
+        self.refused: list[tuple[list[str], ErrorCode]] = []
+        self.answers: list[asyncio.Future[None]] = []
+        self.courier = Courier(self.carry, self.refuse)
+
+    async def carry(self, broker_id: int, items: list[str]) -> None:
+        self.carried.append((broker_id, items))
+        self.answers.append(asyncio.get_running_loop().create_future())
+        await self.answers[-1]
+
+    def refuse(self, items: list[str], error: KafkaError) -> None:
+        self.refused.append((items, error.code))
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_what_comes_while_a_request_is_under_way_goes_with_the_next() -> None:
+    async def play() -> None:
+        post = Post()
+        post.courier.send(1, "a")
+        post.courier.send(1, "b")
+        await settle()
+        assert post.carried == [(1, ["a", "b"])]
+        for item in "cd":
+            post.courier.send(1, item)
+        post.courier.send(2, "for another")
+        await settle()
+        assert post.carried[1:] == [(2, ["for another"])]  # nobody waits for somebody else's broker
+        post.answers[0].set_result(None)
+        await settle()
+        assert post.carried[2:] == [(1, ["c", "d"])]
+        post.courier.stop()
+        await settle()
+
+    asyncio.run(play())
+
+
+def test_a_broker_that_cannot_be_asked_refuses_all_and_is_asked_again() -> None:
+    async def play() -> None:
+        post = Post()
+        post.courier.send(1, "a")
+        await settle()
+        post.answers[0].set_exception(KafkaError(ErrorCode.NETWORK_EXCEPTION))
+        await settle()
+        assert post.refused == [(["a"], ErrorCode.NETWORK_EXCEPTION)]
+        post.courier.send(1, "b")
+        await settle()
+        post.answers[1].set_exception(ValueError("a bug"))
+        await settle()
+        assert post.refused[1:] == [(["b"], ErrorCode.UNKNOWN_SERVER_ERROR)]
+        post.courier.send(1, "c")
+        await settle()
+        assert post.carried[2:] == [(1, ["c"])]
+        post.courier.stop()
+        await settle()
+
+    asyncio.run(play())
+
+
+def test_a_request_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(courier, "ITEMS_MAX", 2)
+
+    async def play() -> None:
+        post = Post()
+        for item in "abcde":
+            post.courier.send(1, item)
+        for count in range(1, 4):
+            await settle()
+            assert len(post.carried) == count
+            post.answers[-1].set_result(None)
+        await settle()
+        assert [items for _, items in post.carried] == [["a", "b"], ["c", "d"], ["e"]]
+
+    asyncio.run(play())

@@ -1,0 +1,118 @@
+"""A transaction's first write waits for its coordinator, and may come too late by then."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from data_path_broker import records_of
+from played_follower import PlayedFollower
+from test_transactional_produce import Producer
+from transaction_client import TransactionClient, play
+
+from ottla.broker.markers import End, write_marker
+from ottla.coordinator.keys import partition_for
+from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
+
+
+def follower_of(client: TransactionClient) -> PlayedFollower:
+    index = partition_for(client.transactional_id, 3)
+    return PlayedFollower(client.broker, TRANSACTIONS_TOPIC, index)
+
+
+async def begun(client: TransactionClient) -> tuple[PlayedFollower, asyncio.Task[str]]:
+    """A write that waits for the coordinator's replicas."""
+    await client.init()
+    follower = follower_of(client)
+    write = asyncio.create_task(Producer(client).write(b"a"))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not write.done()
+    assert client.broker.partitions.find("t", 0).log.end_offset == 0
+    return follower, write
+
+
+def test_nothing_is_appended_before_the_partition_is_in_the_transaction(tmp_path: Path) -> None:
+    async def act(client: TransactionClient) -> None:
+        follower, write = await begun(client)
+        follower.fetch()
+        assert await write == "NONE"
+        assert client.broker.partitions.find("t", 0).log.end_offset == 1
+        assert not client.broker.verification._guards
+
+    play(tmp_path, act)
+
+
+def test_what_the_client_sent_after_it_waits_too(tmp_path: Path) -> None:
+    """When the first one is appended the transaction is known: the next would ask nobody."""
+
+    async def act(client: TransactionClient) -> None:
+        await client.init()
+        follower, producer = follower_of(client), Producer(client)
+        held: list[bool] = []
+        producer.data._session.hold = held.append
+        write = asyncio.create_task(producer.write(b"a"))
+        await asyncio.sleep(0.01)
+        assert held == [True]
+        follower.fetch()
+        assert await write == "NONE"
+        assert held == [True, False]
+        assert await producer.write(b"b") == "NONE"
+        assert held == [True, False]
+
+    play(tmp_path, act)
+
+
+def test_the_records_are_kept_while_the_buffer_they_came_in_is_used_again(tmp_path: Path) -> None:
+    async def act(client: TransactionClient) -> None:
+        await client.init()
+        follower, producer = follower_of(client), Producer(client)
+        write = asyncio.create_task(producer.write(b"a"))
+        await asyncio.sleep(0.01)
+        buffer = producer.data._wire.get_buffer(1)
+        buffer[:] = bytes(len(buffer))
+        follower.fetch()
+        assert await write == "NONE"
+        assert [record.value for record in records_of(await producer.data.fetch("t", 0))] == [b"a"]
+
+    play(tmp_path, act)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_marker_that_comes_before_the_answer_makes_it_void(tmp_path: Path, commit: bool) -> None:
+    """Else the write would open a transaction that nobody ends."""
+
+    async def act(client: TransactionClient) -> None:
+        follower, write = await begun(client)
+        end = End(client.producer_id, client.epoch, 0, commit, transaction_version=1)
+        write_marker(client.broker, "t", 0, end, now_ms=1, tell=lambda code: None)
+        follower.fetch()
+        assert await write == "INVALID_TXN_STATE"
+        partition = client.broker.partitions.find("t", 0)
+        assert partition.last_stable_offset == partition.log.end_offset == 1
+
+    play(tmp_path, act)
+
+
+def test_a_partition_that_changed_hands_meanwhile_is_not_written_to(tmp_path: Path) -> None:
+    async def act(client: TransactionClient) -> None:
+        follower, write = await begun(client)
+        data = PlayedFollower(client.broker, "t", 0)
+        data.take_over()
+        data.give_back()
+        follower.fetch()
+        assert await write == "NOT_LEADER_OR_FOLLOWER"
+        assert data.partition.log.end_offset == 0
+
+    play(tmp_path, act)
+
+
+def test_a_coordinator_that_is_lost_is_to_be_asked_again(tmp_path: Path) -> None:
+    async def act(client: TransactionClient) -> None:
+        follower, write = await begun(client)
+        follower.take_over()
+        assert await write == "NOT_ENOUGH_REPLICAS"  # which producers know to try again
+        assert client.broker.partitions.find("t", 0).log.end_offset == 0
+
+    play(tmp_path, act)
