@@ -7,12 +7,13 @@ SPARK := $(VENV)/.spark
 COMPILED := .cache/compiled
 LIBRDKAFKA_SUITE := tests/compat/test_librdkafka_own_suite.py
 
-.PHONY: run demo test lint unit spark compat delivery librdkafka compile test-compiled bench chaos fuzz messages functions-doc clean help
+.PHONY: run demo test lint unit cluster spark compat delivery librdkafka compile test-compiled bench chaos fuzz messages functions-doc clean help
 
 help:
 	@echo "make run      start a broker on 127.0.0.1:9092 (data in ./data); ARGS=\"--override NAME=VALUE\""
 	@echo "make test     lint, types, layers, unit tests, Spark, real clients"
 	@echo "make spark    what starts Spark: source, sink, SQL"
+	@echo "make cluster  what starts ZooKeeper: the metadata store, clusters of processes"
 	@echo "make demo     orders and payments, joined by SQL while they come"
 	@echo "make compat   clients and tools from Maven Central and Go modules"
 	@echo "make librdkafka   librdkafka's own test suite"
@@ -45,10 +46,16 @@ lint: $(SPARK)
 	$(BIN)/lint-imports
 
 unit: $(SPARK)
-	$(BIN)/pytest -q -n 2 --ignore=tests/compat -m "not delivery and not spark"
+	$(BIN)/pytest -q -n 2 --ignore=tests/compat -m "not delivery and not spark and not zookeeper"
+
+# What starts ZooKeeper: the metadata store, and clusters of real processes.
+cluster: $(SPARK)
+	./tools/setup_test_clients.sh
+	$(BIN)/pytest -q --ignore=tests/compat -m "zookeeper and not delivery"
 
 test: lint unit
 	./tools/setup_test_clients.sh
+	$(MAKE) cluster
 	$(MAKE) spark
 	$(BIN)/pytest -q tests/compat -m "not maven"
 	$(MAKE) delivery

@@ -25,7 +25,7 @@ UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
 # The door of each big dependency: nobody else imports it.
 DOORS = {
     "uvloop": "src/ottla/net/loop.py",
-    "kazoo": "src/ottla/cluster/zookeeper.py",
+    "kazoo": "src/ottla/cluster/zookeeper",
     "confluent_kafka": "src/ottla/client/",
     "pyspark": ("src/ottla/spark/", "src/pyspark_ottla/"),
 }

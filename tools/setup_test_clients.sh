@@ -2,7 +2,7 @@
 # Fetches the clients that tests/compat runs, by name, with the ordinary package tools of this machine.
 # Quiet, and quick when all is there already.
 #
-#   tools/setup_test_clients.sh            kcat, kafkajs, clients of ksqlDB, the Java client,
+#   tools/setup_test_clients.sh            kcat, ZooKeeper, kafkajs, clients of ksqlDB, the Java client,
 #                                          kafka-python's own tests
 #   tools/setup_test_clients.sh --maven    also Kafka with its shell tools and Spark's Kafka connector (Maven
 #                                          Central), franz-go (Go modules)
@@ -36,6 +36,7 @@ debian_packages() {
     command -v node >/dev/null || missing="$missing nodejs"
     command -v npm >/dev/null || missing="$missing npm"
     command -v javac >/dev/null || missing="$missing default-jdk-headless"
+    [ -f /usr/share/java/zookeeper.jar ] || missing="$missing zookeeper"
     if [ "$1" = --maven ]; then
         command -v make >/dev/null || missing="$missing make"
         command -v g++ >/dev/null || missing="$missing g++"

@@ -16,6 +16,7 @@ from ottla.cluster.controller import Controller
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.image import Broker as BrokerImage
 from ottla.cluster.image import Image
+from ottla.cluster.image import Partition as PartitionImage
 from ottla.cluster.membership import Membership, cluster_id
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.settings import Settings
@@ -92,8 +93,8 @@ class AdminBroker:
             if found is not None:
                 yield broker, found.host, found.port
 
-    def offline_replicas(self, topic: str, index: int) -> list[int]:
-        return [NODE_ID] if self.partitions.is_offline(topic, index) else []
+    def offline_replicas(self, topic: str, partition: PartitionImage) -> list[int]:
+        return [NODE_ID] if self.partitions.is_offline(topic, partition.index) else []
 
     async def ask(self, key: ApiKey, request: Any, version: int | None = None) -> Any:
         """The response as a client of this version reads it; by default of the newest one."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from zookeeper_stores import ZooKeeperStores
 
 from ottla.cluster.embedded import EmbeddedSession, EmbeddedStore
 from ottla.cluster.store import (
@@ -62,9 +63,11 @@ class EmbeddedStores:
         store.expire()
 
 
-@pytest.fixture(params=["embedded"])
+@pytest.fixture(params=["embedded", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Stores:
-    return {"embedded": EmbeddedStores}[request.param](tmp_path)
+    if request.param == "zookeeper":
+        return ZooKeeperStores(request.getfixturevalue("zookeeper").connect)
+    return EmbeddedStores(tmp_path)
 
 
 Scenario = Callable[[MetaStore], Coroutine[Any, Any, None]]
@@ -236,8 +239,9 @@ def test_a_held_key_may_be_deleted_by_somebody_else(stores: Stores) -> None:
 def test_a_session_that_ends_takes_its_own_holds_with_it(stores: Stores) -> None:
     async def scenario(store: MetaStore) -> None:
         other = await stores.open()
-        mine, yours = await store.hold("/a/mine", b"1"), await other.hold("/a/yours", b"2")
         changes = store.changes("/a")
+        mine, yours = await store.hold("/a/mine", b"1"), await other.hold("/a/yours", b"2")
+        await told(changes, "/a/yours", Entry(b"2", 0))
         await other.close()
         assert yours.lost.is_set()
         await told(changes, "/a/yours", None)

@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from ottla.testing.local_cluster import reserve_port
+from ottla.testing.ports import reserve_port
 
 START_S_MAX = 60.0
 STOP_S_MAX = 60.0

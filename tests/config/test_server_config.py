@@ -21,6 +21,7 @@ from ottla.config import (
 PYTHON_TYPES = {
     ConfigType.BOOLEAN: "bool",
     ConfigType.STRING: "str",
+    ConfigType.PASSWORD: "str",
     ConfigType.INT: "int",
     ConfigType.SHORT: "int",
     ConfigType.LONG: "int",
@@ -147,7 +148,16 @@ WRONG = [
     ),
     ({"listeners": "SSL://:9093"}, "listeners", "SSL is not served yet"),
     ({"authorizer.class.name": "x.Y"}, "authorizer.class.name", "no authorizer yet"),
-    ({"zookeeper.connect": "h:2181"}, "zookeeper.connect", "no clusters yet"),
+    (
+        {"zookeeper.connect": "h:2181", "zookeeper.set.acl": "true"},
+        "zookeeper.set.acl",
+        "would not know who we are",
+    ),
+    (
+        {"zookeeper.ssl.truststore.type": "JKS"},
+        "zookeeper.ssl.truststore.type",
+        "String must be one of",
+    ),
     ({"num.io.threads": "0"}, "num.io.threads", "Value must be at least 1"),
     ({"process.roles": "clown"}, "process.roles", "String must be one of"),
 ]
@@ -183,7 +193,7 @@ def test_unknown_names_are_collected_and_known_families_are_not() -> None:
             "num.io.threads": "4",
             "listener.name.internal.ssl.key.password": "x",
             "inter.broker.protocol.version": "3.9",
-            "zookeeper.connection.timeout.ms": "18000",
+            "zookeeper.clientCnxnSocket": "x.Y",
             "unstable.api.versions.enable": "true",
         }
     )

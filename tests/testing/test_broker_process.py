@@ -8,7 +8,7 @@ import pytest
 
 from ottla.testing import LocalCluster
 from ottla.testing.broker_process import BrokerProcess
-from ottla.testing.local_cluster import reserve_port
+from ottla.testing.ports import reserve_port
 
 PATIENCE_S = 30.0
 

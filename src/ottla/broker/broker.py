@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.broker.auto_create import create
 from ottla.broker.cleaning import Cleaning
 from ottla.broker.connection_rates import ConnectionRates
 from ottla.broker.context import Context, Session, unheard, unheld
@@ -40,6 +41,7 @@ from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.handover import hand_over, leave_sets, step_back
 from ottla.cluster.image import Broker as BrokerImage
 from ottla.cluster.image import Image
+from ottla.cluster.image import Partition as PartitionImage
 from ottla.cluster.membership import Membership, cluster_id
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.settings import Settings
@@ -48,7 +50,7 @@ from ottla.config import Listener, ServerConfig, advertise
 from ottla.coordinator.keys import OFFSETS_TOPIC
 from ottla.coordinator.share.records import STATE_TOPIC
 from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import KafkaError
 from ottla.net.inbound import Application
 from ottla.net.server import Server
 from ottla.replica.partitions import Partitions
@@ -82,7 +84,8 @@ class Broker:
     ) -> None:
         """A `meta_store` is one that is shared; this broker's session on it ends with the broker.
 
-        Without one the metadata is kept beside the logs, and the broker is alone.
+        Without one `zookeeper.connect` says where the others are; without that the metadata is
+        kept beside the logs, and the broker is alone.
         """
         self.config = config
         self.clock: Clock = clock or SystemClock()
@@ -150,7 +153,7 @@ class Broker:
 
     async def _open(self, now_ms: int, undo: AsyncExitStack) -> None:
         sync = self.config.ottla_metadata_sync_enable
-        self._meta_store = self._shared_store or self._own_store()
+        self._meta_store = self._shared_store or await self._own_store()
         undo.push_async_callback(self._meta_store.close)
         self.metadata = Metadata(self._meta_store)
         await self.metadata.start()
@@ -269,7 +272,14 @@ class Broker:
             now_ms=self.clock.now_ms,
         )
 
-    def _own_store(self) -> MetaStore:
+    async def _own_store(self) -> MetaStore:
+        if self.config.zookeeper_connect:
+            try:
+                from ottla.cluster.zookeeper_options import open_store
+            except ImportError:
+                message = "zookeeper.connect needs kazoo: pip install 'ottla[zookeeper]'"
+                raise StoreError(message) from None
+            return await open_store(self.config)
         path = Path(self.config.log_dirs[0]) / JOURNAL
         return EmbeddedStore(path, sync=self.config.ottla_metadata_sync_enable)
 
@@ -367,8 +377,12 @@ class Broker:
             if found is not None:
                 yield broker, found.host, found.port
 
-    def offline_replicas(self, topic: str, index: int) -> list[int]:
-        return [self.node_id] if self.partitions.is_offline(topic, index) else []
+    def offline_replicas(self, topic: str, partition: PartitionImage) -> list[int]:
+        """Replicas on brokers that are dead, and ours if its log directory has failed."""
+        offline = [each for each in partition.replicas if each not in self.image.brokers]
+        if self.node_id not in offline and self.partitions.is_offline(topic, partition.index):
+            offline.append(self.node_id)
+        return offline
 
     async def auto_create(self, topic: str) -> None:
         """Create a topic that a client asked for and nobody made; KafkaError if it can't be.
@@ -382,9 +396,7 @@ class Broker:
             wish = self.transactions.transactions_topic()
         elif topic == STATE_TOPIC:
             wish = self.shares.states.state_topic()
-        result = (await self.controller.create_topics([wish]))[topic]
-        if isinstance(result, KafkaError) and result.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            raise result
+        await create(self, wish)
 
     # What the cluster's changes do to us
 

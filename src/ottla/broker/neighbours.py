@@ -37,12 +37,15 @@ class Neighbours:
         api_key: int,
         response_type: type[R],
         *,
+        version: int | None = None,
         timeout_s: float,
     ) -> R:
         """Its answer. BROKER_NOT_AVAILABLE where it can't be reached, NETWORK_EXCEPTION where
         the line broke before it answered: it may have done what was asked all the same."""
         line = await self._line(broker_id, api_key, timeout_s)
-        return await line.call(request, api_key, response_type, timeout_s=timeout_s)
+        return await line.call(
+            request, api_key, response_type, version=version, timeout_s=timeout_s
+        )
 
     async def open(self, broker_id: int, *, timeout_s: float = CONNECT_S_MAX) -> Line:
         """A line for the caller alone, who closes it."""

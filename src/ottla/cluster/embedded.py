@@ -16,10 +16,9 @@ from pathlib import Path
 
 from ottla.cluster.changes import Changes
 from ottla.cluster.journal import Journal
+from ottla.cluster.staging import stage
 from ottla.cluster.store import (
-    ANY_VERSION,
     Change,
-    Check,
     Conflict,
     Create,
     Delete,
@@ -107,8 +106,10 @@ class EmbeddedStore:
 
     def _commit(self, writes: Sequence[Write]) -> Sequence[int]:
         self._check_open()
-        staged: dict[str, Entry | None] = {}
-        versions = [self._stage(staged, write) for write in writes]
+        for write in writes:
+            if write.key in self._held and isinstance(write, Put):
+                raise Conflict(write.key, "is held, and stays as its holder made it")
+        versions, staged = stage(self._entries.get, writes)
         changes = [Change(key, entry) for key, entry in staged.items()]
         lasting = [change for change in changes if change.key not in self._held]
         if lasting and self._journal is not None:
@@ -117,30 +118,6 @@ class EmbeddedStore:
         if lasting:
             self._rewrite_if_outgrown()
         return versions
-
-    def _stage(self, staged: dict[str, Entry | None], write: Write) -> int:
-        """Check one write against what holds, with the writes before it done; note what it does."""
-        key = write.key
-        current = staged[key] if key in staged else self._entries.get(key)
-        if isinstance(write, Create):
-            check_key(key)
-            if current is not None or key in self._held:
-                raise Conflict(key, "exists already")
-            staged[key] = Entry(write.value, 0)
-            return 0
-        if current is None:
-            raise Conflict(key, "does not exist")
-        if write.version not in (ANY_VERSION, current.version):
-            raise Conflict(key, f"has version {current.version}, not {write.version}")
-        if isinstance(write, Check):
-            return current.version
-        if isinstance(write, Delete):
-            staged[key] = None
-            return -1
-        if key in self._held:
-            raise Conflict(key, "is held, and stays as its holder made it")
-        staged[key] = Entry(write.value, current.version + 1)
-        return current.version + 1
 
     def _publish(self, changes: Sequence[Change]) -> None:
         for change in changes:

@@ -70,6 +70,8 @@ def _missing_protection(config: ServerConfig) -> Iterator[Problem]:
     if config.get("authorizer.class.name"):
         reason = "there is no authorizer yet, and nobody would be refused anything"
         yield "authorizer.class.name", str(config.get("authorizer.class.name")), reason
-    if config.zookeeper_connect:
-        reason = "there are no clusters yet: a broker keeps its own metadata, and is alone"
-        yield "zookeeper.connect", config.zookeeper_connect, reason
+    if config.zookeeper_set_acl and not (
+        config.ottla_zookeeper_sasl_username or config.zookeeper_ssl_keystore_location
+    ):
+        reason = "ZooKeeper would not know who we are: SASL or a TLS keystore is needed"
+        yield "zookeeper.set.acl", "true", reason

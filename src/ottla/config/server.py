@@ -201,6 +201,18 @@ class ServerConfig:
     controller_quota_window_size_seconds: int
 
     zookeeper_connect: str | None
+    zookeeper_session_timeout_ms: int
+    zookeeper_connection_timeout_ms: int | None
+    zookeeper_set_acl: bool
+    zookeeper_ssl_client_enable: bool
+    zookeeper_ssl_keystore_location: str | None
+    zookeeper_ssl_keystore_password: str | None
+    zookeeper_ssl_keystore_type: str
+    zookeeper_ssl_truststore_location: str | None
+    zookeeper_ssl_truststore_type: str
+    zookeeper_ssl_endpoint_identification_algorithm: str
+    ottla_zookeeper_sasl_username: str | None
+    ottla_zookeeper_sasl_password: str | None
     metrics_port: int | None
     metrics_host: str | None
     ottla_metadata_sync_enable: bool

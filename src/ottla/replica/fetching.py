@@ -136,7 +136,7 @@ class Fetcher:
             if len(self.following):
                 self._begin(self._connect())
             return
-        if self._under_way and not (self.following.changed and self._under_way < FETCHES_MAX):
+        if self._under_way and not (self.following.overtakes and self._under_way < FETCHES_MAX):
             return
         self._fetch(self._line)
 

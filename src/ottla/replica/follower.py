@@ -118,9 +118,11 @@ class Following:
         return len(self._followed)
 
     @property
-    def changed(self) -> bool:
-        """Whether there is something to say that the leader does not know."""
-        return bool(self._changed or self._forgotten)
+    def overtakes(self) -> bool:
+        """Whether there is something to say that the leader does not know, and a session in which
+        to say it. Without one a second request would begin another session: of the two sets of
+        partitions only one would be fetched from then on."""
+        return bool(self._session_id and (self._changed or self._forgotten))
 
     def follow(self, partition: Partition) -> None:
         """From now on, or anew in another epoch: then what failed before is tried at once."""

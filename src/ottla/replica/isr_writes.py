@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from ottla.cluster import layout
 from ottla.cluster.metadata import Metadata
-from ottla.cluster.store import Change, Conflict, Entry, MetaStore, Put, StoreError
+from ottla.cluster.store import Change, Check, Conflict, Entry, MetaStore, Put, StoreError
 from ottla.replica.partition import Partition
 
 TOGETHER_MAX: Final = 100  # sets written in one commit
@@ -25,12 +25,17 @@ log = logging.getLogger("ottla.replica")
 
 
 class Wish(NamedTuple):
-    """A set for a partition, by its leader of this epoch, who knows this version of its state."""
+    """A set for a partition, by its leader of this epoch, who knows this version of its state.
+
+    `lives` are the brokers that join, each with the epoch of the life that has caught up: one that
+    has died since may have lost what it had, and its next life must not be taken for it (KIP-903).
+    """
 
     partition: Partition
     isr: tuple[int, ...]
     leader_epoch: int
     version: int
+    lives: tuple[tuple[int, int], ...] = ()
 
     @property
     def key(self) -> str:
@@ -65,7 +70,12 @@ class IsrWrites:
         if followers is None or followers.pending is not None or self._stopped:
             return
         followers.begin(isr)
-        self._queue.append(Wish(partition, isr, partition.leader_epoch, partition.version))
+        lives = tuple(
+            (each.broker_id, each.broker_epoch)
+            for each in followers
+            if each.broker_id in isr and each.broker_id not in partition.isr
+        )
+        self._queue.append(Wish(partition, isr, partition.leader_epoch, partition.version, lives))
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._work(), name="write-isr")
 
@@ -90,8 +100,9 @@ class IsrWrites:
         if not wishes:
             return
         writes = [self._put(each) for each in wishes]
+        checks = {check.key: check for each in wishes for check in _same_lives(each)}
         try:
-            versions = await self._store.commit(writes)
+            versions = await self._store.commit([*writes, *checks.values()])
         except Conflict:
             if len(wishes) == 1:
                 await self._look(wishes[0])
@@ -110,7 +121,7 @@ class IsrWrites:
         self._metadata.apply(
             [
                 Change(write.key, Entry(write.value, version))
-                for write, version in zip(writes, versions, strict=True)
+                for write, version in zip(writes, versions[: len(writes)], strict=True)
             ]
         )
 
@@ -142,3 +153,12 @@ class IsrWrites:
         else:
             self.expanded += 1
             log.info("%s: in sync are now %s, before %s", name, wish.isr, before)
+
+
+def _same_lives(wish: Wish) -> list[Check]:
+    """A broker counts its epoch up before it looks which sets it has to leave: so either the count
+    makes this write fail, or that look finds what it wrote."""
+    return [
+        Check(layout.broker_epoch_key(broker_id), epoch - 1)  # versions count from 0
+        for broker_id, epoch in wish.lives
+    ]

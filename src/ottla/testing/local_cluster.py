@@ -20,6 +20,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from weakref import WeakSet
 
+from ottla.testing.ports import HOST, reserve_port
+
 if TYPE_CHECKING:  # each is imported when it is used: a test pays for what it needs
     from ottla.broker.broker import Broker
     from ottla.client import Admin, Consumer, Producer, ShareConsumer
@@ -32,7 +34,6 @@ if TYPE_CHECKING:  # each is imported when it is used: a test pays for what it n
 
 T = TypeVar("T")
 
-HOST: Final = "127.0.0.1"
 FLUSH_S_MAX: Final = 10.0
 MEMORY_DISK: Final = "/dev/shm"
 MEMORY_DISK_BYTES_MIN: Final = 1 << 30
@@ -363,19 +364,6 @@ class LocalCluster:
         if self._own_directory is not None:
             self._own_directory.cleanup()
             self._own_directory = None
-
-
-def reserve_port() -> socket.socket:
-    """A socket that keeps a port for a process which is still to start, or to start again.
-
-    It is bound but does not listen: with SO_REUSEADDR on both, Linux lets the broker listen there,
-    gives the port to nobody who asks for any free one, and connects no client from it (one that
-    knocks before the broker is up could else be connected to itself).
-    """
-    reserved = socket.socket()
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    reserved.bind((HOST, 0))
-    return reserved
 
 
 def memory_disk() -> str | None:

@@ -8,11 +8,11 @@ from typing import Final
 
 from ottla.client.lines import Line, check
 from ottla.errors import ErrorCode, KafkaError
+from ottla.testing.ports import HOST
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import create_topics as creation
 from ottla.wire.messages import metadata
 
-HOST: Final = "127.0.0.1"
 TOPIC_S_MAX: Final = 30.0
 LOOK_EVERY_S: Final = 0.01
 

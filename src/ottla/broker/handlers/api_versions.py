@@ -31,6 +31,7 @@ SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 PRODUCE_LISTED_FROM: Final = 0
 # Kafka shows these if it has a plug-in for clients' metrics, we if there is a subscription to them.
 TELEMETRY: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
+BETWEEN_BROKERS: Final = frozenset({ApiKey.ENVELOPE})
 FEATURES_EPOCH: Final = 0  # counts changes of features; ours come with the program
 
 
@@ -64,7 +65,9 @@ def _level_min(ctx: Context, feature: Feature) -> int:
 
 def _hidden(ctx: Context) -> frozenset[ApiKey]:
     """Clients that see these ask every few minutes; so they do when somebody wants an answer."""
-    return frozenset() if ctx.broker.image.client_metrics_configs else TELEMETRY
+    return (
+        BETWEEN_BROKERS if ctx.broker.image.client_metrics_configs else BETWEEN_BROKERS | TELEMETRY
+    )
 
 
 def _listed(key: int) -> ApiVersion:

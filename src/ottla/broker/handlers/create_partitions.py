@@ -13,8 +13,11 @@ from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from ottla.broker.context import Context
+from ottla.broker.forwarding import forward
 from ottla.broker.quotas import MutationCharge
+from ottla.cluster.image import Image
 from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.apis import ApiKey
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -25,7 +28,25 @@ STRICT_FROM: Final = 3
 
 
 def handle(ctx: Context, request: CreatePartitionsRequest) -> Awaitable[CreatePartitionsResponse]:
-    return _create(ctx, request)
+    if ctx.broker.controller.active:
+        return _create(ctx, request)
+    return _forward(ctx, request)
+
+
+async def _forward(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    counts = {topic.name: topic.count for topic in request.topics}
+
+    def seen(image: Image, response: CreatePartitionsResponse) -> bool:
+        done = [each.name for each in response.results if not each.error_code]
+        return request.validate_only or all(
+            name not in image.topics or len(image.topics[name].partitions) >= counts[name]
+            for name in done
+        )
+
+    try:
+        return await forward(ctx, request, ApiKey.CREATE_PARTITIONS, CreatePartitionsResponse, seen)
+    except KafkaError:
+        return await _create(ctx, request)  # which says for each topic why it can't be
 
 
 async def _create(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:

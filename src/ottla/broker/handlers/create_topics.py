@@ -14,11 +14,13 @@ from collections.abc import Awaitable
 from typing import Final
 
 from ottla.broker.context import Context
+from ottla.broker.forwarding import forward
 from ottla.broker.quotas import MutationCharge
 from ottla.broker.topic_configs import topic_entries
 from ottla.cluster.decisions import NewTopic
-from ottla.cluster.image import Topic
+from ottla.cluster.image import Image, Topic
 from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.apis import ApiKey
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -31,7 +33,21 @@ STRICT_FROM: Final = 6
 
 
 def handle(ctx: Context, request: CreateTopicsRequest) -> Awaitable[CreateTopicsResponse]:
-    return _create(ctx, request)
+    if ctx.broker.controller.active:
+        return _create(ctx, request)
+    return _forward(ctx, request)
+
+
+async def _forward(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    def seen(image: Image, response: CreateTopicsResponse) -> bool:
+        return request.validate_only or all(
+            each.name in image.topics for each in response.topics if not each.error_code
+        )
+
+    try:
+        return await forward(ctx, request, ApiKey.CREATE_TOPICS, CreateTopicsResponse, seen)
+    except KafkaError:
+        return await _create(ctx, request)  # which says for each topic why it can't be
 
 
 async def _create(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:

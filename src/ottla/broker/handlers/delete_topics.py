@@ -13,8 +13,11 @@ from collections import Counter
 from collections.abc import Awaitable
 
 from ottla.broker.context import Context
+from ottla.broker.forwarding import forward
 from ottla.broker.quotas import MutationCharge
+from ottla.cluster.image import Image
 from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.apis import ApiKey
 from ottla.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -29,7 +32,29 @@ STRICT_FROM = 5
 
 
 def handle(ctx: Context, request: DeleteTopicsRequest) -> Awaitable[DeleteTopicsResponse]:
-    return _delete(ctx, request)
+    if ctx.broker.controller.active:
+        return _delete(ctx, request)
+    return _forward(ctx, request)
+
+
+async def _forward(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    asked = [topic.topic_id for topic in request.topics]
+    names = [*request.topic_names, *(topic.name or "" for topic in request.topics)]
+    known = ctx.broker.image.topics
+    before = {known[name].id for name in names if name in known}
+
+    def seen(image: Image, response: DeleteTopicsResponse) -> bool:
+        refused = {
+            topic.id
+            for each in response.responses
+            if each.error_code and (topic := image.topics.get(each.name or "")) is not None
+        }
+        return image.names_by_id.keys().isdisjoint(before.union(asked) - refused)
+
+    try:
+        return await forward(ctx, request, ApiKey.DELETE_TOPICS, DeleteTopicsResponse, seen)
+    except KafkaError:
+        return await _delete(ctx, request)  # which says for each topic why it can't be
 
 
 async def _delete(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:

@@ -79,7 +79,7 @@ def _topic(
 def _partition(
     ctx: Context, topic: str, partition: Partition
 ) -> DescribeTopicPartitionsResponsePartition:
-    offline = ctx.broker.offline_replicas(topic, partition.index)
+    offline = ctx.broker.offline_replicas(topic, partition)
     leader, code = visible_leader(partition, offline)
     return DescribeTopicPartitionsResponsePartition(
         error_code=code,

@@ -134,7 +134,7 @@ def _topic(ctx: Context, request: MetadataRequest, topic: Topic) -> MetadataResp
 
 
 def _partition(ctx: Context, topic: str, partition: Partition) -> MetadataResponsePartition:
-    offline = ctx.broker.offline_replicas(topic, partition.index)
+    offline = ctx.broker.offline_replicas(topic, partition)
     leader, code = visible_leader(partition, offline)
     return MetadataResponsePartition(
         error_code=code,

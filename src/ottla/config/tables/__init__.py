@@ -14,6 +14,7 @@ from ottla.config.tables.logs import LOGS
 from ottla.config.tables.replication import REPLICATION
 from ottla.config.tables.shares import SHARES
 from ottla.config.tables.transactions import TRANSACTIONS
+from ottla.config.tables.zookeeper import ZOOKEEPER
 
 ACCEPTED = "A property of Kafka's, which Ottla accepts and makes no use of."
 
@@ -27,7 +28,15 @@ def accepted(
 BROKER_CONFIGS: dict[str, Definition] = {
     definition.name: definition
     for definition in (
-        GENERAL + CONTROLLER + LOGS + GROUPS + CONSUMER_GROUPS + SHARES + TRANSACTIONS + REPLICATION
+        *GENERAL,
+        *CONTROLLER,
+        *LOGS,
+        *REPLICATION,
+        *GROUPS,
+        *CONSUMER_GROUPS,
+        *SHARES,
+        *TRANSACTIONS,
+        *ZOOKEEPER,
     )
 }
 for _row in CLUSTER + NEWER_GROUPS + SECURITY:

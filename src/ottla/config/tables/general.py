@@ -303,14 +303,6 @@ FETCHES = [
 
 OTTLA = [
     D(
-        "zookeeper.connect",
-        STRING,
-        None,
-        None,
-        "The ZooKeeper ensemble (host:port,... with an optional /chroot) that makes this broker one"
-        " of several. Unset, it is alone and keeps its metadata in its first log directory.",
-    ),
-    D(
         "metrics.port",
         INT,
         None,

@@ -1,0 +1,92 @@
+"""Envelope (key 58), v0 (KIP-590).
+
+Brokers send it to the controller, with a client's request inside. It is served as if the client
+had asked here, and the response travels back as bytes. Clients are not told of it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import ipaddress
+from collections.abc import Awaitable
+from typing import Any, Final
+
+from ottla.broker.context import Context, Session
+from ottla.broker.dispatch import ROUTES
+from ottla.errors import ErrorCode
+from ottla.wire.apis import APIS, ApiKey
+from ottla.wire.headers import (
+    REQUEST_START_BYTES,
+    read_request_rest,
+    read_request_start,
+    write_response_header,
+)
+from ottla.wire.messages.default_principal_data import DefaultPrincipalData
+from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from ottla.wire.primitives import MalformedError, Message, Writer
+
+FORWARDED: Final = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.UNREGISTER_BROKER,
+    }
+)
+PRINCIPAL_VERSION_BYTES: Final = 2
+
+
+def handle(
+    ctx: Context, request: EnvelopeRequest
+) -> EnvelopeResponse | Awaitable[EnvelopeResponse]:
+    if not ctx.broker.controller.active:
+        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    try:
+        api_key, inner, body, correlation_id = _opened(ctx, request)
+    except (MalformedError, ValueError):
+        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+    return _serve(inner, api_key, body, correlation_id)
+
+
+async def _serve(
+    ctx: Context, api_key: int, body: Message, correlation_id: int
+) -> EnvelopeResponse:
+    answer: Any = ROUTES[api_key].handle(ctx, body)
+    if inspect.isawaitable(answer):
+        answer = await answer
+    writer = Writer()
+    header_version = APIS[api_key].response_header_version(ctx.version)
+    write_response_header(writer, header_version, correlation_id)
+    answer.write(writer, ctx.version)
+    return EnvelopeResponse(response_data=bytes(writer.buffer))
+
+
+def _opened(ctx: Context, request: EnvelopeRequest) -> tuple[int, Context, Message, int]:
+    """The request inside, with the context of the client that sent it."""
+    data = request.request_data
+    api_key, version, correlation_id = read_request_start(data, 0)
+    route = ROUTES.get(api_key)
+    if (
+        api_key not in FORWARDED
+        or route is None
+        or not route.version_min <= version <= route.version_max
+    ):
+        raise MalformedError(f"an envelope with API {api_key} v{version} inside")
+    api = APIS[api_key]
+    header_version = api.request_header_version(version)
+    client_id, position = read_request_rest(data, REQUEST_START_BYTES, header_version)
+    body, _ = api.read_request(data, position, version)
+    session = Session(
+        listener=ctx.session.listener,
+        client_host=str(ipaddress.ip_address(bytes(request.client_host_address))),
+        client_port=0,
+    )
+    if request.request_principal:
+        who, _ = DefaultPrincipalData.read(request.request_principal, PRINCIPAL_VERSION_BYTES, 0)
+        session.principal = f"{who.type_}:{who.name}"
+    inner = Context(ctx.broker, session, version, client_id, ctx.now_ms)
+    if ctx.broker.quotas.active:
+        inner.limits = ctx.broker.quotas.limits(session.user, client_id or "")
+    return api_key, inner, body, correlation_id

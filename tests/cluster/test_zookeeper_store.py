@@ -1,0 +1,335 @@
+"""What ZooKeeper alone can do to a store: go away, come back, expire, and refuse large requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss
+from zookeeper_stores import ZooKeeperStores
+
+from ottla.cluster.store import Change, Check, Conflict, Create, Delete, Entry, Put, StoreError
+from ottla.cluster.zookeeper import ZooKeeperStore
+from ottla.cluster.zookeeper_mirror import Mirror
+from ottla.cluster.zookeeper_tree import Plan
+from ottla.testing.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
+
+pytestmark = pytest.mark.zookeeper
+
+SOON_S = 60.0
+
+
+@pytest.fixture
+def stores(zookeeper: ZooKeeperServer) -> ZooKeeperStores:
+    return ZooKeeperStores(zookeeper.connect)
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(100):
+            await scenario()
+
+    asyncio.run(limited())
+
+
+async def told(changes: Any, change: Change) -> None:
+    async with asyncio.timeout(SOON_S):
+        while await anext(changes) != change:
+            pass
+
+
+# Where it keeps things
+
+
+def test_a_chroot_is_made_and_closed_to_others(zookeeper: ZooKeeperServer) -> None:
+    async def scenario() -> None:
+        one = await ZooKeeperStores(zookeeper.connect).open()
+        other = await ZooKeeperStores(zookeeper.connect).open()
+        await one.create("/a", b"1")
+        assert await other.list("/") == {}
+        await one.close()
+        await other.close()
+
+    run(scenario)
+
+
+def test_without_a_chroot_zookeepers_own_nodes_are_not_ours() -> None:
+    async def scenario() -> None:
+        store = await ZooKeeperStore.open(server.connect, session_timeout_s=6)
+        await store.create("/a/b", b"1")
+        assert await store.list("/") == {"/a/b": Entry(b"1", 0)}
+        await store.close()
+
+    with ZooKeeperServer() as server:
+        run(scenario)
+
+
+def test_a_node_without_data_is_no_key(stores: ZooKeeperStores) -> None:
+    async def scenario() -> None:
+        store = await stores.open()
+        await store.create("/config/users/a/clients/b", b"quota")
+        assert await store.get("/config/users/a") is None
+        with pytest.raises(Conflict):
+            await store.put("/config/users/a", b"", version=-1)
+        version = await store.create("/config/users/a", b"1")
+        assert await store.get("/config/users/a") == Entry(b"1", version)
+        await store.delete("/config/users/a", version=version)
+        assert set(await store.list("/")) == {"/config/users/a/clients/b"}
+        await store.delete("/config/users/a/clients/b", version=0)
+        assert sorted(store._mirror.tree.nodes) == ["/config", "/config/users"]
+        await store.close()
+
+    run(scenario)
+
+
+def test_kafkas_tools_find_what_they_expect(
+    stores: ZooKeeperStores, zookeeper: ZooKeeperServer
+) -> None:
+    """Another client reads and writes the same nodes, and each sees the other's."""
+
+    async def scenario() -> None:
+        store = await stores.open()
+        changes = store.changes("/")
+        await store.create("/brokers/topics/orders", b'{"version":3}')
+        client = KazooClient(stores.connect)
+        await asyncio.to_thread(client.start)
+        value, _ = await asyncio.to_thread(client.get, "/brokers/topics/orders")
+        assert value == b'{"version":3}'
+        await asyncio.to_thread(client.set, "/brokers/topics/orders", b"{}")
+        await told(changes, Change("/brokers/topics/orders", Entry(b"{}", 1)))
+        await asyncio.to_thread(client.delete, "/brokers/topics/orders")
+        await told(changes, Change("/brokers/topics/orders", None))
+        await asyncio.to_thread(client.stop)
+        client.close()
+        await store.close()
+
+    run(scenario)
+
+
+# Large commits
+
+
+def large_topic(count: int) -> list[Create]:
+    state = b'{"version":1,"controller_epoch":1,"leader":1,"leader_epoch":0,"isr":[1,2,3]}'
+    keys = [f"/brokers/topics/big/partitions/{each}/state" for each in range(count)]
+    return [Create("/brokers/topics/big", b"topic"), *(Create(key, state) for key in keys)]
+
+
+def test_a_topic_larger_than_a_request_comes_and_goes(stores: ZooKeeperStores) -> None:
+    async def scenario() -> None:
+        store, other = await stores.open(), await stores.open()
+        await store.create("/controller_epoch", b"1")
+        topic = large_topic(5000)
+        versions = await store.commit([Check("/controller_epoch", 0), *topic])
+        assert len(versions) == 5002
+        assert len(await other.list("/brokers/topics/big")) == 5001
+        found = await store.get("/brokers/topics/big")
+        assert found == Entry(b"topic", versions[1])
+        deletes = [Delete(each.key, -1) for each in topic]
+        await store.commit([Check("/controller_epoch", 0), *deletes])
+        assert await other.list("/brokers/topics") == {}
+        await store.close()
+        await other.close()
+
+    run(scenario)
+
+
+def test_a_large_topic_is_refused_as_a_whole_and_leaves_nothing(stores: ZooKeeperStores) -> None:
+    async def scenario() -> None:
+        store = await stores.open()
+        await store.create("/controller_epoch", b"1")
+        with pytest.raises(Conflict):
+            await store.commit([Check("/controller_epoch", 7), *large_topic(5000)])
+        assert set(await store.list("/")) == {"/controller_epoch"}
+        with pytest.raises(StoreError, match="too large"):
+            await store.commit([Create(f"/a/{each}", b"x" * 1000) for each in range(2000)])
+        await store.close()
+
+    run(scenario)
+
+
+def test_what_was_left_of_a_large_topic_is_in_nobodys_way(stores: ZooKeeperStores) -> None:
+    async def scenario() -> None:
+        store = await stores.open()
+        topic = large_topic(10)
+        await store.commit([Create(each.key, b"old") for each in topic[1:6]])
+        await store.commit(topic)
+        entries = await store.list("/brokers/topics/big")
+        assert {key: entry.value for key, entry in entries.items()} == {
+            each.key: each.value for each in topic
+        }
+        with pytest.raises(Conflict):
+            await store.commit(topic[1:])
+        await store.close()
+
+    run(scenario)
+
+
+# Connections that are lost
+
+
+class Faults:
+    """Loses the connection at a commit: before it reaches the server, or with its answer."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, *, done: bool) -> None:
+        self.left = 1
+        carry_out = Mirror.carry_out
+
+        async def lossy(mirror: Mirror, plan: Plan) -> Sequence[Any]:
+            if self.left == 0:
+                return await carry_out(mirror, plan)
+            self.left -= 1
+            if done:
+                await mirror.client.multi([_at(mirror, each) for each in plan.operations])
+            raise ConnectionLoss
+
+        patch.setattr(Mirror, "carry_out", lossy)
+
+
+def _at(mirror: Mirror, operation: Any) -> Any:
+    operation.key = mirror._root + operation.key
+    return operation
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["the request", "the answer"])
+def test_a_commit_whose_answer_was_lost_is_done_once(
+    stores: ZooKeeperStores, monkeypatch: pytest.MonkeyPatch, done: bool
+) -> None:
+    async def scenario() -> None:
+        store = await stores.open()
+        await store.create("/a", b"1")
+        await store.create("/gone", b"1")
+        with monkeypatch.context() as patch:
+            faults = Faults(patch, done=done)
+            writes = [Put("/a", b"2", 0), Create("/b", b"1"), Delete("/gone", 0)]
+            assert list(await store.commit(writes)) == [1, 0, -1]
+            assert faults.left == 0
+        assert await store.list("/") == {"/a": Entry(b"2", 1), "/b": Entry(b"1", 0)}
+        with monkeypatch.context() as patch:
+            Faults(patch, done=done)
+            hold = await store.hold("/held", b"me")
+        assert not hold.lost.is_set()
+        await hold.release()
+        assert await store.get("/held") is None
+        await store.close()
+
+    run(scenario)
+
+
+def test_a_server_that_dies_and_returns_is_waited_for() -> None:
+    async def scenario() -> None:
+        store = await ZooKeeperStore.open(server.connect, session_timeout_s=8)
+        changes = store.changes("/")
+        hold = await store.hold("/brokers/ids/1", b"me")
+        await store.create("/a", b"1")
+        await asyncio.to_thread(server.kill)
+        writing = asyncio.create_task(store.put("/a", b"2", version=0))
+        await asyncio.to_thread(server.start)
+        assert await writing == 1
+        await told(changes, Change("/a", Entry(b"2", 1)))
+        assert not hold.lost.is_set()
+        other = await ZooKeeperStore.open(server.connect, session_timeout_s=8)
+        assert await other.get("/brokers/ids/1") == hold.entry
+        await other.create("/b", b"1")
+        await told(changes, Change("/b", Entry(b"1", 0)))
+        await other.close()
+        await store.close()
+
+    with ZooKeeperServer() as server:
+        run(scenario)
+
+
+def test_what_happened_while_the_connection_was_lost_is_told(stores: ZooKeeperStores) -> None:
+    async def scenario() -> None:
+        store, other = await stores.open(), await stores.open()
+        await other.create("/a", b"1")
+        await other.create("/b", b"1")
+        await store.list("/")
+        changes = store.changes("/")
+        await other.delete("/a", version=0)
+        store._mirror._dirty.clear()  # as if the event had been lost with the connection
+        await asyncio.to_thread(drop_connection, store)
+        await other.put("/b", b"2", version=0)
+        await told(changes, Change("/b", Entry(b"2", 1)))
+        assert set(await store.list("/")) == {"/b"}
+        await store.close()
+        await other.close()
+
+    run(scenario)
+
+
+def drop_connection(store: ZooKeeperStore) -> None:
+    socket = store._mirror.client._kazoo._connection._socket
+    socket.shutdown(2)
+
+
+def test_a_zookeeper_that_is_not_there_is_named() -> None:
+    async def scenario() -> None:
+        with pytest.raises(StoreError, match=r"127\.0\.0\.1:1/x is not reachable"):
+            await ZooKeeperStore.open(
+                "127.0.0.1:1/x", session_timeout_s=6, connection_timeout_s=0.5
+            )
+
+    run(scenario)
+
+
+def test_writes_fail_when_zookeeper_stays_away() -> None:
+    async def scenario() -> None:
+        store = await ZooKeeperStore.open(server.connect, session_timeout_s=1)
+        await asyncio.to_thread(server.kill)
+        with pytest.raises(StoreError, match="not reachable"):
+            await store.create("/a", b"")
+        with pytest.raises(StoreError, match="not reachable"):
+            await store.get("/a")
+        await store.close()
+
+    with ZooKeeperServer() as server:
+        run(scenario)
+
+
+# An ensemble
+
+
+def test_an_ensemble_goes_on_without_one_of_its_servers() -> None:
+    async def scenario() -> None:
+        store = await ZooKeeperStore.open(ensemble.connect, session_timeout_s=10)
+        other = await ZooKeeperStore.open(ensemble.connect, session_timeout_s=10)
+        hold = await store.hold("/controller", b"me")
+        changes = other.changes("/")
+        for count, server in enumerate(ensemble.servers):
+            await asyncio.to_thread(server.kill)
+            await store.create(f"/{count}", b"")
+            await told(changes, Change(f"/{count}", Entry(b"", 0)))
+            assert await other.get(f"/{count}") == Entry(b"", 0)
+            await asyncio.to_thread(server.start)
+        assert not hold.lost.is_set()
+        assert await other.get("/controller") == hold.entry
+        await store.close()
+        await told(changes, Change("/controller", None))
+        await other.close()
+
+    with ZooKeeperEnsemble(3) as ensemble:
+        run(scenario)
+
+
+def test_without_a_majority_nothing_is_written() -> None:
+    async def scenario() -> None:
+        store = await ZooKeeperStore.open(ensemble.connect, session_timeout_s=3)
+        await store.create("/a", b"1")
+        for server in ensemble.servers[:2]:
+            await asyncio.to_thread(server.kill)
+        with pytest.raises(StoreError):
+            await store.put("/a", b"2", version=0)
+        for server in ensemble.servers[:2]:
+            server.start(wait=False)
+        for server in ensemble.servers:
+            await asyncio.to_thread(server.wait_until_it_serves)
+        entry = await store.get("/a")
+        assert entry in (Entry(b"1", 0), Entry(b"2", 1))
+        await store.close()
+
+    with ZooKeeperEnsemble(3) as ensemble:
+        run(scenario)

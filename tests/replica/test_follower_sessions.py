@@ -1,0 +1,51 @@
+"""A follower's fetch session: what is asked for, and when a second request may overtake."""
+
+from __future__ import annotations
+
+from test_partition import NOW_MS
+from test_roles import apply, held, state
+
+from ottla.replica.follower import Following, Limits
+from ottla.replica.partition import Partition
+from ottla.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+SESSION = 77
+
+
+def followed(index: int) -> Partition:
+    partition = held()
+    partition.index = index
+    apply(partition, state(leader=2, epoch=2, version=1))
+    return partition
+
+
+def asked(request: FetchRequest | None) -> list[int]:
+    assert request is not None
+    return [each.partition for topic in request.topics for each in topic.partitions]
+
+
+def answer(partition: Partition) -> FetchResponse:
+    data = PartitionData(partition_index=partition.index, high_watermark=0, records=b"")
+    topic = FetchableTopicResponse(topic_id=partition.topic_id, partitions=[data])
+    return FetchResponse(session_id=SESSION, responses=[topic])
+
+
+def test_nothing_overtakes_the_request_that_begins_a_session() -> None:
+    """A second one would begin a session of its own, and what only the first one named would not
+    be in it: one of the two partitions would never be fetched again."""
+    following = Following(1, 2, Limits())
+    first, second = followed(0), followed(1)
+    following.follow(first)
+    assert asked(following.next_request(5, NOW_MS)) == [0]
+    following.follow(second)
+    assert not following.overtakes
+    following.take(answer(first), NOW_MS)
+    assert following.overtakes
+    request = following.next_request(5, NOW_MS)
+    assert request is not None
+    assert (request.session_id, asked(request)) == (SESSION, [1])

@@ -1,0 +1,93 @@
+"""In-sync sets on their way into the store: by version, and only with the lives that caught up."""
+
+from __future__ import annotations
+
+import asyncio
+
+from test_partition import NOW_MS
+from test_roles import LIVE, fetch, held, state
+
+from ottla.cluster import layout
+from ottla.cluster.embedded import EmbeddedStore
+from ottla.cluster.metadata import Metadata
+from ottla.cluster.store import Put
+from ottla.replica.isr_writes import IsrWrites
+from ottla.replica.partition import Partition
+
+KEY = layout.state_key("t", 0)
+
+
+async def made(isr: tuple[int, ...]) -> tuple[EmbeddedStore, IsrWrites, Partition]:
+    """A partition led by 1, as the store has it; brokers have lived as often as LIVE says."""
+    store = EmbeddedStore(None)
+    await store.create(KEY, layout.dump_state(1, 1, isr, 0))
+    for broker_id, epoch in LIVE.items():
+        key = layout.broker_epoch_key(broker_id)
+        await store.create(key, layout.dump(1))
+        for version in range(epoch - 1):
+            await store.commit([Put(key, layout.dump(version + 2), version)])
+    return store, IsrWrites(store, Metadata(store)), held(state(isr=isr))
+
+
+async def stored(store: EmbeddedStore) -> list[int]:
+    entry = await store.get(KEY)
+    assert entry is not None
+    members: list[int] = layout.load(entry)["isr"]
+    return members
+
+
+def test_a_follower_that_caught_up_joins() -> None:
+    async def run() -> None:
+        store, writes, partition = await made((1, 2))
+        fetch(partition, 2, 0)
+        joining = fetch(partition, 3, 0)
+        assert joining == (1, 2, 3)
+        writes.want(partition, joining)
+        await asyncio.sleep(0)
+        assert await stored(store) == [1, 2, 3]
+
+    asyncio.run(run())
+
+
+def test_a_follower_that_has_died_since_does_not_join() -> None:
+    """Its next life may have lost what this one had, and has looked already which sets to leave."""
+
+    async def run() -> None:
+        store, writes, partition = await made((1, 2))
+        fetch(partition, 2, 0)
+        joining = fetch(partition, 3, 0)
+        assert joining is not None
+        key = layout.broker_epoch_key(3)
+        await store.commit([Put(key, layout.dump(LIVE[3] + 1), LIVE[3] - 1)])
+        writes.want(partition, joining)
+        await asyncio.sleep(0)
+        assert await stored(store) == [1, 2]
+        assert partition.followers is not None
+        assert partition.followers.pending is None  # and may be asked for again
+
+    asyncio.run(run())
+
+
+def test_who_lags_leaves_whatever_life_it_has() -> None:
+    async def run() -> None:
+        store, writes, partition = await made((1, 2, 3))
+        key = layout.broker_epoch_key(3)
+        await store.commit([Put(key, layout.dump(LIVE[3] + 1), LIVE[3] - 1)])
+        writes.want(partition, (1, 2))
+        await asyncio.sleep(0)
+        assert await stored(store) == [1, 2]
+
+    asyncio.run(run())
+
+
+def test_somebody_else_was_faster() -> None:
+    async def run() -> None:
+        store, writes, partition = await made((1, 2, 3))
+        await store.commit([Put(KEY, layout.dump_state(1, 1, (1, 3), 0), 0)])
+        writes.want(partition, (1, 2))
+        await asyncio.sleep(0)
+        assert await stored(store) == [1, 3]
+        assert partition.followers is not None
+        partition.followers.lagging(0, NOW_MS)
+
+    asyncio.run(run())
