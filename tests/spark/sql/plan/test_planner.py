@@ -341,3 +341,29 @@ def test_offsets_of_several_partitions_are_not_compared(group: str, first: str) 
     operator = plan.stages[-1].operator
     assert isinstance(operator, Aggregate)
     assert f"struct({first}" in operator.calls[0].spark
+
+
+@pytest.mark.parametrize(
+    "joined",
+    [
+        "customers c JOIN scores s ON c.id = s.id",
+        "customers c LEFT JOIN regions r ON c.region = r.region",
+    ],
+)
+def test_the_key_of_a_joined_table_does_not_come_from_a_row_that_may_be_deleted(
+    joined: str,
+) -> None:
+    plan = planned(f"CREATE TABLE t AS SELECT c.id AS id, name FROM {joined}")
+    assert dict(plan.stages[-1].output.columns)["ID"] == "CAST(`key` AS bigint)"
+
+
+@pytest.mark.parametrize("last", ["scores x ON c.id = x.id", "regions x ON c.region = x.region"])
+def test_between_two_joins_of_tables_a_deleted_row_has_its_key(last: str) -> None:
+    plan = planned(
+        "CREATE TABLE t AS SELECT c.id AS id, name, s.score FROM customers c"
+        f" JOIN scores s ON c.id = s.id LEFT JOIN {last}"
+    )
+    operator = plan.stages[-1].operator
+    assert isinstance(operator, (TableJoin, ForeignKeyJoin))
+    assert operator.left.key == "`ROWKEY`"
+    assert dict(plan.stages[-1].output.columns)["ID"] == "CAST(`key` AS bigint)"

@@ -112,7 +112,7 @@ def _join(
 ) -> JoinPlan:
     left_on, right_on = _sides(on, left, right)
     key_type = _key_type(on, left_on, right_on, names)
-    left_side = Side(left.input, _text(left_on, left, names), left.row(wanted))
+    left_side = Side(left.input, _key_text(left_on, left, names), left.row(wanted))
     right_side = Side(right.input, _text(right_on, right, names), right.row(wanted))
     matches = _result_key(join.kind, left, right, left_on, right_on)
     if left.kind is SourceKind.STREAM and right.kind is SourceKind.STREAM:
@@ -144,6 +144,13 @@ def _text(expression: Expression, joined: Joined, names: Names) -> str:
     return to_spark(expression, scope_of(names, joined.text, columns_in(expression)))
 
 
+def _key_text(on: Expression, joined: Joined, names: Names) -> str:
+    """A row that was deleted between two joins has its key, and nothing else."""
+    if len(joined.relations) > 1 and any(on == each for each in joined.matches):
+        return spark_name(JOIN_KEY)
+    return _text(on, joined, names)
+
+
 def _key_name(matches: tuple[Expression, ...]) -> str:
     return matches[0].name if matches else JOIN_KEY
 
@@ -153,7 +160,7 @@ def _primary(left: Joined, names: Names) -> tuple[str, SqlType]:
         return spark_name(JOIN_KEY), left.key_type or left.input.layout.schema.key[0].type
     first = left.matches[0]
     assert isinstance(first, exp.Column)
-    return _text(first, left, names), names.type_of(first.table, first.name)
+    return _key_text(first, left, names), names.type_of(first.table, first.name)
 
 
 # -- conditions

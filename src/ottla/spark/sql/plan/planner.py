@@ -44,7 +44,7 @@ from ottla.spark.sql.plan.projection import (
 )
 from ottla.spark.sql.plan.sinks import SinkWish, check_kind, layout_of, topic_of
 from ottla.spark.sql.plan.stages import Input, Operator, Output, Plan, Project, Stage, Topic
-from ottla.spark.sql.schema import Column, Format, Layout, Schema, Windowed, WindowKind
+from ottla.spark.sql.schema import Column, Format, Layout, Role, Schema, Windowed, WindowKind
 from ottla.spark.sql.syntax import format_expression
 from ottla.spark.sql.syntax.statements import Emit, Expression, Query, SourceKind
 from ottla.spark.sql.types import STRING, Kind, SqlType, spark_name
@@ -191,9 +191,10 @@ def _plan_joined(draft: _Draft) -> Plan:
     if not key.columns[0].matches:
         made = KeyColumn((reference(MADE, JOIN_KEY),), JOIN_KEY, plan.key_type)
         key = Key((made,), "join expression")
+    is_table = plan.kind is SourceKind.TABLE
+    result = _Result(plan.kind, key, None, key_text="`key`" if is_table else "")
     if query.partition_by:
-        key = _partition_key(replace(draft, names=names), items)
-    result = _Result(plan.kind, key, None)
+        result = _Result(plan.kind, _partition_key(replace(draft, names=names), items), None)
     return _ended(draft, names, items, plan.operator, plan.text, result, where, plan.stages)
 
 
@@ -271,6 +272,8 @@ class _Result:
     kind: SourceKind
     key: Key
     windowed: Windowed | None
+    key_text: str = ""
+    """Where the key is. It has to come from there where a deleted row has nothing but its key."""
 
 
 def _ended(
@@ -295,7 +298,7 @@ def _ended(
     )
     layout, topic = _layout_and_topic(draft, schema, result)
     columns = tuple(
-        (column.name, _cast(each, column.type, scope))
+        (column.name, _column_text(each, column.type, scope, result))
         for each, column in zip(keyed, _sink_columns(layout, schema), strict=True)
     )
     output = Output(
@@ -319,6 +322,12 @@ def _ended(
         retention_ms=draft.query.window.retention_ms if draft.query.window else None,
         properties=draft.properties,
     )
+
+
+def _column_text(item: Item, type_: SqlType, scope: Scope, result: _Result) -> str:
+    if item.role is Role.KEY and result.key_text:
+        return f"CAST({result.key_text} AS {type_.spark})"
+    return _cast(item, type_, scope)
 
 
 def _rowtime(layout: Layout, columns: tuple[tuple[str, str], ...]) -> str:
