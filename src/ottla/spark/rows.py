@@ -7,15 +7,32 @@ it never ends a query.
 from __future__ import annotations
 
 import logging
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from ottla.spark.reading import Chunk
 
+if TYPE_CHECKING:
+    from ottla.spark.formats import BadRecord
+
 processing = logging.getLogger("ottla.processing")
 
 TOLD_MAX: Final = 20  # of bad records, each by itself, in one task
+
+
+def tell_bad(topic: str, bad: Sequence[BadRecord]) -> None:
+    """For who reads a topic by itself, without a task of Spark's: each chunk is told of alone."""
+    for each in bad[:TOLD_MAX]:
+        _tell(topic, each)
+    if len(bad) > TOLD_MAX:
+        processing.warning("%d more records of %s are no rows", len(bad) - TOLD_MAX, topic)
+
+
+def _tell(topic: str, bad: BadRecord) -> None:
+    where = f"{topic}-{bad.partition} at offset {bad.offset}"
+    processing.warning("%s is no row, its %s: %s", where, bad.half, bad.cause)
 
 
 class Raw:
@@ -74,15 +91,11 @@ class Typed:
             columns.headers,
         )
         for each in bad:
-            self._tell(chunk.topic, each)
+            self._bad += 1
+            if self._bad <= TOLD_MAX:
+                _tell(chunk.topic, each)
         return pa.RecordBatch.from_arrays(rows.columns, schema=self._schema)
 
     def close(self) -> None:
         if self._bad > TOLD_MAX:
             processing.warning("%d more records are no rows", self._bad - TOLD_MAX)
-
-    def _tell(self, topic: str, bad: Any) -> None:
-        self._bad += 1
-        if self._bad <= TOLD_MAX:
-            where = f"{topic}-{bad.partition} at offset {bad.offset}"
-            processing.warning("%s is no row, its %s: %s", where, bad.half, bad.cause)

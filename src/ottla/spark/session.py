@@ -89,6 +89,20 @@ def start(
         return _session(wanted)
 
 
+def lives(spark: SparkSession) -> bool:
+    """Whether it can be used: its JVM is there, and has not ended Spark by itself."""
+    context = getattr(spark, "_sc", None)
+    if context is None:
+        return True  # Spark Connect, whose server is not ours to look after
+    process = getattr(context._gateway, "proc", None)
+    if context._jsc is None or (process is not None and process.poll() is not None):
+        return False
+    try:
+        return not context._jsc.sc().isStopped()
+    except Exception:
+        return False
+
+
 def settings_for(master: str) -> dict[str, str]:
     """What we set by ourselves for such a master."""
     local = cores(master)

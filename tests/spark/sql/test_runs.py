@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -33,10 +34,15 @@ class Told:
         self.calls.append(f"stop {query_id}{' and keep' if keep else ''}")
 
     def pause(self, query_id: str) -> None:
+        if query_id in self.failing:
+            raise OSError("the disk is full")
         self.calls.append(f"pause {query_id}")
 
     def resume(self, query_id: str) -> None:
         self.calls.append(f"resume {query_id}")
+
+    def halt(self) -> None:
+        self.calls.append("halt")
 
 
 def after(*texts: str, state: State | None = None, number: int = 1) -> State:
@@ -75,7 +81,10 @@ def test_nothing_runs_without_the_lease(runs: Runs, told: Told) -> None:
     settled(runs)
     assert told.calls == ["start CSAS_A_1"]
     runs.hold(False)
-    assert told.calls[1:] == ["stop CSAS_A_1 and keep"], "and it has stopped when this returns"
+    assert told.calls[1:] == ["halt"], "and all has stopped when this returns"
+    runs.hold(True)
+    settled(runs)
+    assert told.calls[2:] == ["start CSAS_A_1"]
 
 
 def test_queries_follow_the_state(runs: Runs, told: Told) -> None:
@@ -141,4 +150,45 @@ def test_everything_waits_for_spark(told: Told) -> None:
     settled(runs)
     assert told.calls == ["start CSAS_A_1"]
     runs.close()
-    assert told.calls[-1] == "stop CSAS_A_1 and keep"
+    assert told.calls[-1] == "halt"
+
+
+def test_what_has_worked_in_the_end_is_no_failure_any_more(
+    runs: Runs, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RETRY_S", 0.02)
+    runs.hold(True)
+    runs.want(ONE)
+    settled(runs)
+    told.failing = {"CSAS_A_1"}
+    runs.want(after("PAUSE ALL;", state=ONE))
+    settled(runs)
+    assert runs.causes == {"CSAS_A_1": "the disk is full"}
+    told.failing = set()
+    _until(lambda: "pause CSAS_A_1" in told.calls and not runs.causes)
+
+
+def test_a_starter_that_can_not_be_made_is_asked_for_again(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RETRY_S", 0.02)
+    troubles = [OSError("no such folder"), OSError("no such folder")]
+
+    def starter() -> Told:
+        if troubles:
+            raise troubles.pop()
+        return told
+
+    runs = Runs(starter)
+    runs.start()
+    runs.want(ONE)
+    runs.hold(True)
+    _until(lambda: told.calls == ["start CSAS_A_1"])
+    runs.close()
+
+
+def _until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SETTLE_S
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

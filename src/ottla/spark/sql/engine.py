@@ -103,6 +103,7 @@ class Engine:
             topic=self._topic.name,
             group=f"_ottla-sql-{settings.service_id}runner",
             changed=self._lease_changed,
+            prepare=self._topic.make,
             settings=settings.client,
         )
         self._writing = threading.Lock()
@@ -139,7 +140,6 @@ class Engine:
     def ask_to_run(self) -> None:
         """From here on this server is one of those that may be given the queries to run."""
         if not self._lease.started:
-            self._topic.make()
             self._lease.start()
 
     def _lease_changed(self, held: bool) -> None:

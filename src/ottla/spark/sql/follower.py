@@ -169,6 +169,10 @@ class Follower:
                 self.trouble = str(error)
                 log.warning("the command topic can't be read, trying again: %s", error)
                 self._stopping.wait(RETRY_S)
+            except Exception as error:  # who reads commands must not stop for one of them
+                self.trouble = f"{type(error).__name__}: {error}"
+                log.exception("trouble with the command topic, trying again")
+                self._stopping.wait(RETRY_S)
 
     def _follow(self) -> None:
         assert self._topic is not None

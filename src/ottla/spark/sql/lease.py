@@ -28,6 +28,7 @@ class Lease:
     """Asks for the lease in a thread of its own; `changed` is called there when it comes and goes.
 
     `changed(False)` returns when nothing runs here any more: only then the lease is given up.
+    `prepare` sees to it that the topic is there.
     """
 
     def __init__(
@@ -37,12 +38,14 @@ class Lease:
         topic: str,
         group: str,
         changed: Callable[[bool], None],
+        prepare: Callable[[], object] = lambda: None,
         settings: Mapping[str, Setting] | None = None,
     ) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._topic = topic
         self._group = group
         self._changed = changed
+        self._prepare = prepare
         self._settings = dict(settings or {})
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ottla-sql-lease", daemon=True)
@@ -85,13 +88,14 @@ class Lease:
         while not self._stopping.is_set():
             try:
                 self._hold()
-            except KafkaError as error:
-                log.warning("asking for the lease again: %s", error)
+            except Exception as error:  # without this thread no query would ever run again
+                log.warning("asking for the lease again: %s", error, exc_info=_surprise(error))
                 self._stopping.wait(RETRY_S)
             finally:
                 self._set(False)
 
     def _hold(self) -> None:
+        self._prepare()
         began = time.monotonic()
         settings = {
             "session.timeout.ms": SESSION_MS,
@@ -108,3 +112,8 @@ class Lease:
             while not self._stopping.is_set():
                 consumer.poll(POLL_S)  # its records are nothing to us: reading keeps the lease
                 self.asked = self.held or time.monotonic() - began > SESSION_MS / 1000
+
+
+def _surprise(error: Exception) -> Exception | None:
+    """What nobody has thought of is told with its stack."""
+    return None if isinstance(error, KafkaError) else error

@@ -23,7 +23,7 @@ from ottla.spark.sql.evaluate import (
     evaluator,
     is_constant,
 )
-from ottla.spark.sql.expressions import Scope, condition, typed
+from ottla.spark.sql.expressions import Scope, aggregate_calls, condition, typed
 from ottla.spark.sql.schema import (
     PSEUDO_COLUMNS,
     WINDOW_BOUNDS,
@@ -108,7 +108,9 @@ def simple_pull(query: Query, layout: Layout) -> SimplePull | None:
 
 def _is_plain(query: Query) -> bool:
     beyond = (query.beyond, query.joins, query.window, query.group_by, query.partition_by)
-    return query.source is not None and query.emit is None and not any((*beyond, query.having))
+    if query.source is None or query.emit is not None or any((*beyond, query.having)):
+        return False
+    return not any(aggregate_calls(each.expression) for each in query.select if each.expression)
 
 
 def _scope(layout: Layout, alias: str) -> Scope:

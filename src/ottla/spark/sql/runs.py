@@ -30,6 +30,7 @@ class Starter(Protocol):
     def stop(self, query_id: str, *, keep: bool = False) -> None: ...
     def pause(self, query_id: str) -> None: ...
     def resume(self, query_id: str) -> None: ...
+    def halt(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -106,7 +107,7 @@ class Runs:
                 self._changed.wait_for(lambda: self._version > self._done, timeout)
                 version, closing = self._version, self._closing
                 state, held = self._wanted, self._held and not self._closing
-            fine = self._work(state, held)
+            fine = self._worked(state, held)
             retry_at = None if fine else time.monotonic() + RETRY_S
             with self._changed:
                 self._done = version
@@ -114,13 +115,22 @@ class Runs:
                 if closing:
                     return
 
+    def _worked(self, state: State, held: bool) -> bool:
+        try:
+            return self._work(state, held)
+        except Exception:  # this thread is the only one: it must not end
+            log.exception("queries can't be started or stopped")
+            return False
+
     def _work(self, state: State, held: bool) -> bool:
         """True if all is as wanted; False if it is worth another try."""
         if self._starter is None:
             self._starter = self._find_starter()
             if self._starter is None:
                 return True
-        wanted = state.catalog.queries if held else {}
+        if not held:
+            return self._halt()
+        wanted = state.catalog.queries
         fine = True
         for id_ in list(self._started):
             plan = state.plans.get(id_)
@@ -144,13 +154,23 @@ class Runs:
             self.causes[id_] = str(error) or type(error).__name__
             log.exception("can't %s query %s", what, id_)
             return False
+        self.causes.pop(id_, None)
+        return True
+
+    def _halt(self) -> bool:
+        """All at once, and all of it kept: whoever has the lease next goes on there."""
+        assert self._starter is not None
+        if self._started:
+            self._starter.halt()
+            log.info("%d queries stopped", len(self._started))
+            self._started.clear()
+        self.causes = {}
         return True
 
     def _begin(self, id_: str, plan: Plan, paused: bool) -> None:
         assert self._starter is not None
         self._starter.start(id_, plan, paused=paused)
         self._started[id_] = _Started(plan, paused)
-        self.causes.pop(id_, None)
         log.info("query %s started", id_)
 
     def _stop(self, id_: str, state: State) -> None:

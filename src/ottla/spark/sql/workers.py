@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.client import Producer
 from ottla.client.delivery import Setting
+from ottla.spark import session
+from ottla.spark.rows import tell_bad
 from ottla.spark.sql.answer import LIMIT_REACHED, ROWS_PER_TAKE, Answer, Finished, Row, new_query_id
 from ottla.spark.sql.answers import QueryFacts
 from ottla.spark.sql.catalog import Catalog, Source
@@ -66,8 +68,13 @@ class SparkDoor:
         threading.Thread(target=self._run, name="ottla-sql-spark", daemon=True).start()
 
     def get(self) -> SparkSession:
+        """The session; one whose JVM has died is replaced by a new one."""
         self.begin()
         self._done.wait()
+        with self._lock:
+            if self._session is not None and not session.lives(self._session):
+                log.error("Spark is gone; it is started again")
+                self._session = self._start()
         if self._session is None:
             raise SqlError(
                 f"Spark did not start: {self.trouble}",
@@ -115,7 +122,7 @@ class Workers:
         self._spark = SparkDoor(spark or self._start_spark)
         self._lock = threading.Lock()
         self._queries: Queries | None = None
-        self._tables = Tables(settings.bootstrap_servers, settings.client)
+        self._tables = Tables(settings.bootstrap_servers, settings.client, on_bad=tell_bad)
         self._producer: Producer[bytes, bytes] | None = None
 
     def warm_up(self, when_done: Callable[[], None]) -> None:
@@ -132,8 +139,6 @@ class Workers:
         return self._spark.wait()
 
     def _start_spark(self) -> SparkSession:
-        from ottla.spark import session
-
         settings = self._settings
         return session.start(
             master=settings.get("ottla.sql.spark.master"),

@@ -18,7 +18,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.spark.sql.plan.stages import Input
-from ottla.spark.sql.run import feeds, kept
+from ottla.spark.sql.run import feeds, kept, states
 from ottla.spark.sql.run.checkpoints import Checkpoint, Position
 from ottla.spark.sql.run.feeds import Feed, Member, names_topic
 from ottla.spark.sql.run.spells import Ground, Pace
@@ -43,6 +43,8 @@ class Engine:
         self.lock = threading.Lock()
         self.pace = Pace()
         self.broken: set[str] = set()
+        self.away = 0
+        """So many queries of one member fail, for a reason that passes."""
 
     def produce(self, count: int) -> None:
         with self.lock:
@@ -68,6 +70,9 @@ class Engine:
         available_now: bool,
         properties: object,
     ) -> Query:
+        if available_now and len(members) == 1 and self.away:
+            self.away -= 1
+            raise ConnectionRefusedError("Connection refused")
         return Query(self, json.loads(json.dumps(members)), start or {}, checkpoint, available_now)
 
 
@@ -272,6 +277,42 @@ def test_one_that_can_not_be_computed_fails_alone(tmp_path: Path, lives: list[Li
     life.leave("bad")
     life.start("bad")
     _until(lambda: life.got("bad") == life.expected("bad"))
+
+
+def test_one_that_could_not_catch_up_for_a_moment_joins_later(
+    tmp_path: Path, lives: list[Life], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(states, "BACK_OFF_FIRST_S", 0.01)
+    engine = Engine(3)
+    life = Life(engine, tmp_path)
+    lives.append(life)
+    life.start("first")
+    engine.produce(9)
+    _until(lambda: life.got("first") == life.expected("first"))
+    engine.away = 3
+    life.began["late"] = {TOPIC: {"0": 0, "1": 0}}
+    life.start("late")
+    _until(lambda: life.got("late") == life.expected("late"))
+    assert engine.away == 0
+    _until(lambda: life.feed.state("late").state is State.RUNNING)
+
+
+def test_a_feed_whose_thread_dies_says_so(tmp_path: Path, lives: list[Life]) -> None:
+    engine = Engine(4)
+    life = Life(engine, tmp_path)
+    lives.append(life)
+    life.start("q")
+    engine.produce(9)
+    _until(lambda: life.got("q") == life.expected("q"))
+    engine.broken.add("q")
+    life.feed._again = _no_space  # type: ignore[method-assign]
+    engine.produce(9)
+    _until(lambda: life.feed.state("q").state is State.FAILED)
+    assert "No space left" in life.feed.state("q").cause
+
+
+def _no_space(error: Exception, ran_s: float) -> bool:
+    raise OSError("No space left on device")
 
 
 def test_an_error_of_the_sink_names_its_topic() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.spark.sql.run.causes import Verdict, cause_of, verdict
+from ottla.spark.sql.run.causes import Verdict, brief, cause_of, text_of, verdict
 from ottla.spark.sql.run.spells import Pace, member_column, wants_earliest
 from ottla.spark.sql.run.states import HEALTHY_AFTER_S, QueryState, State, Tries, worst
 
@@ -52,6 +52,35 @@ def test_the_innermost_python_error_is_told_first() -> None:
         "\tat org.apache.spark.Foo\n"
     )
     assert cause_of(text).startswith("ottla.errors.KafkaError: no such thing ([STREAM_FAILED]")
+
+
+class OfJava(Exception):
+    """As py4j's: its words are asked for from a JVM, which may be gone."""
+
+    def __str__(self) -> str:
+        raise ConnectionRefusedError("no JVM")
+
+
+def test_an_error_that_can_not_say_what_it_is_has_a_cause() -> None:
+    assert text_of(OfJava()) == "OfJava, and Java does not say more: ConnectionRefusedError"
+    assert cause_of(OfJava()) == text_of(OfJava()) == brief(OfJava())
+
+
+def test_brief_words_have_the_beginning_and_the_reason() -> None:
+    frames = "\tat org.apache.spark.Foo.bar(Foo.scala:1)\n" * 500
+    text = (
+        f"An error occurred while calling o1.save.\n: org.apache.spark.SparkException: no\n{frames}"
+        f"Caused by: java.lang.InterruptedException\n{frames}\t... 22 more"
+    )
+    assert brief(OSError(text)).splitlines() == [
+        "builtins.OSError: An error occurred while calling o1.save.",
+        ": org.apache.spark.SparkException: no",
+        "Caused by: java.lang.InterruptedException",
+    ]
+    long = brief(OSError(f"first {'x' * 100_000} last"))
+    assert len(long) < 1600
+    assert "first" in long
+    assert long.endswith("last")
 
 
 def test_a_query_is_as_its_worst_part() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from typing import Any
 from urllib.parse import quote
@@ -106,6 +107,24 @@ def test_print_gives_lines_until_its_limit(client: httpx.Client) -> None:
     assert answer.headers["content-type"].startswith("text/plain")
     lines = answer.text.splitlines()
     assert any("key: a" in each for each in lines) or any("key: b" in each for each in lines)
+
+
+def test_a_record_of_a_table_that_is_no_row_is_told_in_the_log(
+    client: httpx.Client, sql_cluster: LocalCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    ksql(
+        client,
+        "CREATE TABLE halves (id STRING PRIMARY KEY, v INT)"
+        " WITH (KAFKA_TOPIC='rows_halves', PARTITIONS=1, VALUE_FORMAT='JSON');"
+        "INSERT INTO halves VALUES ('a', 1);",
+    )
+    with sql_cluster.producer() as producer:
+        producer.send("rows_halves", b"{broken", key=b"b").result(10)
+    with caplog.at_level(logging.WARNING, logger="ottla.processing"):
+        _, *found = rows(client.post("/query-stream", json={"sql": "SELECT * FROM halves;"}))
+    assert found == [["a", 1]]
+    (line,) = [each.getMessage() for each in caplog.records if each.name == "ottla.processing"]
+    assert line.startswith("rows_halves-0 at offset 1 is no row, its value: ")
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Final
 
 CAUSE_CHARACTERS_MAX: Final = 2000
+BRIEF_CHARACTERS_MAX: Final = 1500
 
 
 class Verdict(Enum):
@@ -55,10 +56,19 @@ _PASSING: Final = (
     r"ConnectionError|ConnectionRefusedError|ConnectionResetError|BrokenPipe",
     r"[Tt]imed? ?out|TimeoutError",
     r"fenced",
+    r"Py4JNetworkError",  # Spark's JVM has gone; it is started again
     r"Python worker (exited unexpectedly|failed to connect back)",
     r"CANNOT_OPEN_SOCKET",
     r"No space left on device",
 )
+
+
+def text_of(error: BaseException) -> str:
+    """An error of Java's asks the JVM for its words: it has none if that has gone."""
+    try:
+        return f"{type(error).__name__} {error}"
+    except Exception as reason:
+        return f"{type(error).__name__}, and Java does not say more: {type(reason).__name__}"
 
 
 def verdict(cause: str) -> Verdict:
@@ -70,7 +80,10 @@ def verdict(cause: str) -> Verdict:
 
 def cause_of(error: BaseException | str | None) -> str:
     """What to tell people: the innermost reason first, without the stack of the JVM."""
-    text = str(error or "").strip()
+    try:
+        text = str(error or "").strip()
+    except Exception:
+        text = text_of(error) if isinstance(error, BaseException) else ""
     lines = [each.rstrip() for each in text.splitlines()]
     telling = [each for each in lines if each.strip() and not _NOISE.match(each)]
     innermost = [each.strip() for each in telling if _PYTHON_ERROR.match(each.strip())]
@@ -78,6 +91,21 @@ def cause_of(error: BaseException | str | None) -> str:
     if innermost and innermost[-1] not in first:
         first = f"{innermost[-1]} ({first})"
     return first[:CAUSE_CHARACTERS_MAX]
+
+
+def brief(error: BaseException) -> str:
+    """Its words without the stacks in them: the beginning, and the end, where the reason is."""
+    kind = type(error)
+    try:
+        text = f"{kind.__module__}.{kind.__qualname__}: {error}"
+    except Exception:
+        text = text_of(error)
+    lines = [each for each in text.splitlines() if each.strip() and not _NOISE.match(each)]
+    kept = "\n".join(lines)
+    if len(kept) <= BRIEF_CHARACTERS_MAX:
+        return kept
+    half = BRIEF_CHARACTERS_MAX // 2
+    return f"{kept[:half]}\n[...]\n{kept[-half:]}"
 
 
 _NOISE: Final = re.compile(

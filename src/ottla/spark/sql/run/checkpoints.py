@@ -27,6 +27,11 @@ class Checkpoint:
         return (self.path / "metadata").exists()
 
     @property
+    def begun(self) -> bool:
+        """It knows where its query goes on, be it in the middle of the first batch."""
+        return self._last("offsets") >= 0
+
+    @property
     def at_border(self) -> bool:
         """No batch has been begun that is not done."""
         return self._last("offsets") == self._last("commits")

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla.spark.sql.plan.stages import Input
-from ottla.spark.sql.run.causes import cause_of
+from ottla.spark.sql.run.causes import cause_of, text_of
 from ottla.spark.sql.run.checkpoints import (
     Checkpoint,
     Position,
@@ -37,7 +37,7 @@ from ottla.spark.sql.run.checkpoints import (
     read_json,
     write_json,
 )
-from ottla.spark.sql.run.kept import STOP_S_MAX, Failed, Spell, progress_of, stop_quietly
+from ottla.spark.sql.run.kept import ENDED, STOP_S_MAX, Failed, Spell, progress_of, stop_quietly
 from ottla.spark.sql.run.spells import Ground
 from ottla.spark.sql.run.states import QueryState, State, Tries
 
@@ -141,14 +141,19 @@ class Feed:
             self._lock.notify_all()
             self._lock.wait_for(lambda: self._is_out(member_id), APPLIED_S_MAX)
 
-    def close(self) -> None:
-        """Stops, and keeps everything: the next process goes on from here."""
+    def close_soon(self) -> None:
         with self._lock:
             self._closing = True
             self._lock.notify_all()
+
+    def close(self) -> None:
+        """Stops, and keeps everything: the next process goes on from here."""
+        self.close_soon()
         for each in list(self._catching_up.values()):
             each.stop()
         self._thread.join(STOP_S_MAX)
+        if self._thread.is_alive():
+            log.warning("the feed of %s has not stopped", self._source.topic)
 
     @property
     def members(self) -> list[str]:
@@ -180,6 +185,15 @@ class Feed:
     # The feed's own thread
 
     def _keep(self) -> None:
+        """Whatever comes: a thread that is gone has said why."""
+        try:
+            self._work()
+        except Exception as error:
+            log.exception("the feed of %s is not kept any more", self._source.topic)
+            self._state = QueryState(State.FAILED, cause_of(error), int(time.time() * 1000))
+        self._stop()
+
+    def _work(self) -> None:
         while True:
             self._gather()
             if self._closing:
@@ -187,13 +201,13 @@ class Feed:
             began = time.monotonic()
             try:
                 self._finish_batch()
-                self._settle()
-                self._run()
+                if not self._closing:
+                    self._settle()
+                    self._run()
             except Exception as error:
                 if not self._again(error, time.monotonic() - began):
                     self._wait_for_change()
                     self._dismiss()
-        self._stop()
 
     def _gather(self) -> None:
         """Lets a change that has begun come to its end."""
@@ -226,7 +240,8 @@ class Feed:
         with self._ground.pace.counted():
             self._spell = Spell(self._begin(available_now=False))
             self._state = QueryState(State.RUNNING)
-            self._spell.wait(self._change_that_matters)
+            if self._spell.wait(self._change_that_matters):
+                raise Failed(ENDED)
             self._stop()
 
     def _change_that_matters(self) -> bool:
@@ -291,8 +306,11 @@ class Feed:
     def _finish_batch(self) -> None:
         """To a border, with the members that the unfinished batch began with."""
         if self._entries and self._checkpoint.exists and not self._checkpoint.at_border:
-            Spell(self._begin(available_now=True)).wait(lambda: False)
-            assert self._checkpoint.at_border
+            spell = Spell(self._begin(available_now=True))
+            if spell.wait(lambda: self._closing):
+                assert self._checkpoint.at_border
+            else:
+                stop_quietly(spell, f"feed {self._source.topic}")
 
     # Changes, at a border
 
@@ -356,11 +374,13 @@ class Feed:
     def _last_round(self, member: Member) -> bool:
         """While the feed stands still: the newcomer comes to where the feed is, or further."""
         try:
-            CatchUp.round(self._ground, self._source, member)
+            CatchUp.round(self._ground, self._source, member, lambda: self._closing)
         except Exception as error:
-            self._fail(member.id, cause_of(error))
+            log.warning("query %s stays behind for now: %s", member.id, cause_of(error))
+            self._ready.discard(member.id)
+            self._catch_up(member)  # which tries again, and knows when to give up
             return False
-        return True
+        return not self._closing
 
     def _let_go(self, entry: dict[str, Any], here: Position) -> None:
         """It takes its position along, in case that it comes back."""
@@ -418,10 +438,10 @@ class Feed:
     def _again(self, error: Exception, ran_s: float) -> bool:
         self._stop_after(error)
         cause = cause_of(error)
-        wait_s = self._tries.failed(f"{type(error).__name__} {error}", ran_s)
+        wait_s = self._tries.failed(text_of(error), ran_s)
         now_ms = int(time.time() * 1000)
         if wait_s is None:
-            if self._without_culprits(cause, str(error)):
+            if self._without_culprits(cause, text_of(error)):
                 return True
             self._state = QueryState(State.FAILED, cause, now_ms)
             log.error("queries %s FAILED: %s", ", ".join(self._wanted), cause)
@@ -515,7 +535,7 @@ class CatchUp:
                     self.round(self._ground, self._source, self._member, self._stopping.is_set)
                 return None
             except Exception as error:
-                wait_s = self._tries.failed(f"{error}", time.monotonic() - began)
+                wait_s = self._tries.failed(text_of(error), time.monotonic() - began)
                 if wait_s is None:
                     return cause_of(error)
                 self.state = QueryState(State.RESTARTING, cause_of(error))

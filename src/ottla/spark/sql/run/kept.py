@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.spark.sql.run.causes import cause_of
+from ottla.spark.sql.run.causes import cause_of, text_of
 from ottla.spark.sql.run.spells import Pace
 from ottla.spark.sql.run.states import QueryState, State, Tries
 
@@ -22,6 +22,10 @@ STOP_S_MAX: Final = 30.0
 IDLE_WAIT_S_MAX: Final = 3.0
 
 
+THREAD_GONE: Final = "Spark's thread for this query has died, and it said nothing."
+ENDED: Final = "Spark has ended this query, and nobody had asked for it."
+
+
 class Failed(Exception):
     """A Spark query ended with an error, which is the message."""
 
@@ -32,6 +36,7 @@ class Spell:
     def __init__(self, query: StreamingQuery) -> None:
         self.query = query
         self.started_s = time.monotonic()
+        self._thread = thread_of(query)
 
     @property
     def active(self) -> bool:
@@ -45,11 +50,15 @@ class Spell:
         """Until the query has ended by itself (True) or `stopping` says so (False). Failed if it
         ended with an error."""
         while not stopping():
+            lives = self._thread is None or self._thread.isAlive()
             if not self.active:
                 error = self.query.exception()
                 if error is not None:
                     raise Failed(str(error))
                 return True
+            if not lives:
+                self.query.stop()
+                raise Failed(THREAD_GONE)
             time.sleep(WATCH_S)
         return False
 
@@ -66,6 +75,21 @@ class Spell:
     def progress(self) -> dict[str, Any]:
         found = self.query.lastProgress
         return _as_dict(found) if found else {}
+
+
+def thread_of(query: StreamingQuery) -> Any:
+    """Java's thread that runs it; None where it is not ours to see, as with Spark Connect.
+
+    An error in the wrong moment (of the stack, of memory) ends the thread, and Spark goes on saying
+    that the query is active.
+    """
+    inner = getattr(query, "_jsq", None)
+    if inner is None:
+        return None
+    try:
+        return inner.streamingQuery().queryExecutionThread()
+    except Exception:
+        return None
 
 
 class Kept:
@@ -86,9 +110,15 @@ class Kept:
     def start(self) -> None:
         self._thread.start()
 
+    def stop_soon(self) -> None:
+        self._stopping.set()
+
     def stop(self) -> None:
         self._stopping.set()
-        self._thread.join(STOP_S_MAX)
+        if self._thread.ident is not None:
+            self._thread.join(STOP_S_MAX)
+        if self._thread.is_alive():
+            log.warning("query %s has not stopped within %.0f s", self.name, STOP_S_MAX)
 
     def state(self) -> QueryState:
         seen = progress_of(self._spell)
@@ -107,7 +137,8 @@ class Kept:
                 with self._pace.counted():
                     self._spell = Spell(self._begin())
                     self._state = State.RUNNING
-                    self._spell.wait(self._stopping.is_set)
+                    if self._spell.wait(self._stopping.is_set):
+                        raise Failed(ENDED)
             except Exception as error:
                 if not self._again(error, time.monotonic() - began):
                     return
@@ -121,7 +152,7 @@ class Kept:
             return True
         self._cause = cause_of(error)
         self._failed_ms = int(time.time() * 1000)
-        wait_s = self._tries.failed(f"{type(error).__name__} {error}", ran_s)
+        wait_s = self._tries.failed(text_of(error), ran_s)
         if wait_s is None:
             self._state = State.FAILED
             log.error("query %s FAILED: %s", self.name, self._cause)

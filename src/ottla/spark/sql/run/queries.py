@@ -106,9 +106,9 @@ class Queries:
             query = _Query(query_id, plan, paused=paused)
             for stage in plan.stages:
                 self._starts(query, stage)
-            self._queries[query_id] = query
             if not paused:
                 self._begin(query)
+            self._queries[query_id] = query
 
     def stop(self, query_id: str, *, keep: bool = False) -> None:
         """Ends a query. Its checkpoint and its internal topics go with it, unless they are kept."""
@@ -148,19 +148,30 @@ class Queries:
         """How many Spark queries run for all of them."""
         return self._ground.pace.running
 
-    def close(self) -> None:
-        """Stops everything; all of it can be started again."""
-        for push in list(self._pushes.values()):
-            push.close()
+    def halt(self) -> None:
+        """Stops all persistent queries, at once; every one of them can be started again."""
         with self._lock:
+            kept = [
+                part.kept
+                for query in self._queries.values()
+                for part in query.parts
+                if part.kept is not None
+            ]
+            for feed in self._feeds.values():
+                feed.close_soon()
+            for each in kept:
+                each.stop_soon()
             for feed in self._feeds.values():
                 feed.close()
-            for query in self._queries.values():
-                for part in query.parts:
-                    if part.kept is not None:
-                        part.kept.stop()
+            for each in kept:
+                each.stop()
             self._queries.clear()
             self._feeds.clear()
+
+    def close(self) -> None:
+        for push in list(self._pushes.values()):
+            push.close()
+        self.halt()
 
     # Push and pull
 
@@ -200,7 +211,13 @@ class Queries:
         return self._dir / "queries" / quote(query_id, safe="")
 
     def _begin(self, query: _Query) -> None:
-        query.parts = [self._part(query, stage) for stage in query.plan.stages]
+        """All parts or none: whoever tries again must not find some of them running."""
+        try:
+            for stage in query.plan.stages:
+                query.parts.append(self._part(query, stage))
+        except BaseException:
+            self._end(query)
+            raise
 
     def _end(self, query: _Query) -> None:
         for part in query.parts:

@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.spark import source
+from ottla.spark import session, source
 from ottla.spark.sql.functions import register_udfs
 from ottla.spark.sql.plan.stages import Input, Output, Stage, StreamJoin, internal_topic
 from ottla.spark.sql.run import frames
+from ottla.spark.sql.run.causes import brief
 from ottla.spark.sql.run.checkpoints import Checkpoint, Position
 from ottla.spark.sql.run.cluster import Cluster
 
@@ -70,12 +71,12 @@ def wants_earliest(properties: Mapping[str, str]) -> bool:
     return any(properties.get(each, "").lower() == "earliest" for each in EARLIEST_NAMES)
 
 
-def activate(session: SparkSession) -> None:
+def activate(spark: SparkSession) -> None:
     """Makes it the session of this thread: a writer looks for its format there, and nowhere else.
 
     With Spark Connect there are no such threads.
     """
-    jvm, session_in_jvm = getattr(session, "_jvm", None), getattr(session, "_jsparkSession", None)
+    jvm, session_in_jvm = getattr(spark, "_jvm", None), getattr(spark, "_jsparkSession", None)
     if jvm is not None:
         getattr(jvm, SESSION_CLASS).setActiveSession(session_in_jvm)
 
@@ -98,11 +99,11 @@ class Ground:
     def spark(self) -> SparkSession:
         """A session of our own: what the SQL needs set is nobody else's business."""
         with self._lock:
-            if self._session is None:
-                session = self._spark().newSession()
-                source.register(session)
-                register_udfs(session)
-                self._session = session
+            if self._session is None or not session.lives(self._session):
+                made = self._spark().newSession()
+                source.register(made)
+                register_udfs(made)
+                self._session = made
             activate(self._session)
             return self._session
 
@@ -116,7 +117,7 @@ class Ground:
     ) -> DataFrame:
         """`start` counts until the checkpoint knows better."""
         topic = self.topic_of(place, query_id)
-        if start and not Checkpoint(checkpoint).exists:
+        if start and not Checkpoint(checkpoint).begun:
             # A partition that is newer than `start` is read from its beginning.
             known = self.cluster.position(topic, earliest=True)[topic]
             start = {topic: {**known, **start.get(topic, {})}}
@@ -160,10 +161,10 @@ class Ground:
         interval = self.pace.interval_ms(properties)
         writer = writer.trigger(processingTime=f"{interval} milliseconds")
         if sink is not None:
-            return self._started(writer.foreachBatch(sink))
+            return self._started(writer.foreachBatch(briefly(sink)))
         options = self.sink_options(stage.output, query_id)
         if frames.is_update(stage.operator):
-            return self._started(writer.foreachBatch(batch_writer(options)))
+            return self._started(writer.foreachBatch(briefly(batch_writer(options))))
         return self._started(writer.format("ottla").options(**options))
 
     def begin_members(
@@ -222,13 +223,37 @@ class Ground:
         made.write.format("noop").mode("overwrite").save()
 
 
-def batch_writer(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
+Batch = Callable[["DataFrame", int], None]
+
+
+class BatchFailed(Exception):
+    """What went wrong in a foreachBatch, in few words."""
+
+
+def batch_writer(options: Mapping[str, str]) -> Batch:
     """Updates go out batch by batch; the sink takes query and batch from the job it runs in."""
 
     def write(frame: DataFrame, _: int) -> None:
         frame.write.format("ottla").mode("append").options(**options).save()
 
     return write
+
+
+def briefly(work: Batch) -> Batch:
+    """The same, with errors that Spark can read.
+
+    It looks in the words of an error of foreachBatch for the reason (was the query stopped?), with
+    an expression for which Java takes some of its stack for each character: a stack trace of
+    twenty pages, as each error of Java's has, ends Spark's thread by a StackOverflowError.
+    """
+
+    def worked(frame: DataFrame, batch: int) -> None:
+        try:
+            work(frame, batch)
+        except Exception as error:
+            raise BatchFailed(brief(error)) from None
+
+    return worked
 
 
 def member_column(member: Mapping[str, Any]) -> str:
