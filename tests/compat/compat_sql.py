@@ -57,11 +57,28 @@ class SqlServer:
         self._process = None
         return code
 
-    def close(self) -> None:
+    def kill(self) -> None:
+        """SIGKILL: nothing is put in order."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+            self._process = None
+
+    def kill_spark(self) -> None:
+        """The JVM under it."""
+        assert self._process is not None
+        os.kill(_jvm_of(self._process.pid), signal.SIGKILL)
+
+    def close(self) -> None:
+        self.kill()
         self._reserved.close()
 
     def tail(self) -> str:
         return self.log.read_text(errors="replace")[-4000:]
+
+
+def _jvm_of(pid: int) -> int:
+    children = Path(f"/proc/{pid}/task").glob("*/children")
+    found = [int(each) for child in children for each in child.read_text().split()]
+    (jvm,) = [each for each in found if Path(f"/proc/{each}/exe").resolve().name == "java"]
+    return jvm

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,3 +71,18 @@ def ksql_error(client: httpx.Client, text: str, **fields: Any) -> dict[str, Any]
     found: dict[str, Any] = answer.json()
     assert found["error_code"] // 100 == answer.status_code
     return found
+
+
+def pulled(client: httpx.Client, text: str) -> list[Any]:
+    """The rows of a query that ends."""
+    answer = client.post("/query-stream", json={"sql": text})
+    assert answer.status_code == 200, answer.text
+    _, *rows = [json.loads(line) for line in answer.text.splitlines()]
+    return rows
+
+
+def until(found: Callable[[], Any], wanted: Any, patience_s: float = 120.0) -> None:
+    deadline = time.monotonic() + patience_s
+    while (there := found()) != wanted:
+        assert time.monotonic() < deadline, f"{there}, and not {wanted}"
+        time.sleep(0.25)

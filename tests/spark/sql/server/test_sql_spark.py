@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from sql_servers import ksql, running
+from sql_servers import ksql, pulled, running, until
 
 from ottla.testing import LocalCluster
 
@@ -41,20 +40,6 @@ def client(
             "INSERT INTO orders (v, who, id) VALUES (40, 'ann', 'c');",
         )
         yield made
-
-
-def until(found: Callable[[], Any], wanted: Any) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while (there := found()) != wanted:
-        assert time.monotonic() < deadline, f"{there}, and not {wanted}"
-        time.sleep(0.25)
-
-
-def pulled(client: httpx.Client, text: str) -> list[Any]:
-    answer = client.post("/query-stream", json={"sql": text})
-    assert answer.status_code == 200, answer.text
-    _, *rows = [json.loads(line) for line in answer.text.splitlines()]
-    return rows
 
 
 def state_of(client: httpx.Client, query_id: str) -> str:
@@ -95,6 +80,8 @@ def test_persistent_queries_and_pull_queries(client: httpx.Client) -> None:
     until(lambda: sorted(pulled(client, "SELECT * FROM sums;")), [["ann", 41], ["bob", 2]])
     assert pulled(client, "SELECT total FROM sums WHERE who = 'ann';") == [[41]]
     until(lambda: state_of(client, query_id), "RUNNING")
+    assert pulled(client, "SELECT COUNT(*) AS n, SUM(total) AS s FROM sums;") == [[2, 43]]
+    assert pulled(client, "SELECT COUNT(*) FROM sums WHERE who = 'nobody';") == [[0]]
     body = {"sql": "SELECT id FROM big EMIT CHANGES LIMIT 2;", "properties": EARLIEST}
     found = client.post("/query-stream", json=body, headers={"Accept": "application/json"}).json()
     assert found[1:] == [["b"], ["c"]]
