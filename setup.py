@@ -35,6 +35,8 @@ HOT = [
     "storage/cleaner_transactions",
     "storage/cleaner_work",
     "replica/waiting",
+    "replica/commits",
+    "replica/leader",
     "replica/partition",
     "broker/context",
     "broker/sessions",

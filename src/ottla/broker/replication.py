@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.replication_quotas import ReplicationQuota
 from ottla.cluster.store import MetaStore
 from ottla.net.line import Line
 from ottla.replica.fetching import Fetching
@@ -27,8 +28,19 @@ class Replication:
             broker_epoch=self.broker_epoch,
             limits=self._limits,
             timeout_s=broker.config.replica_socket_timeout_ms / 1000,
+            throttle=self._throttle,
         )
         self.isr_writes = IsrWrites(store, broker.metadata)
+        self.leader_quota = ReplicationQuota(
+            broker,
+            "leader.replication.throttled.replicas",
+            lambda: broker.config.leader_replication_throttled_rate,
+        )
+        self.follower_quota = ReplicationQuota(
+            broker,
+            "follower.replication.throttled.replicas",
+            lambda: broker.config.follower_replication_throttled_rate,
+        )
 
     def on_role(self, partition: Partition, gone: bool) -> None:
         self.fetching.update(partition, gone=gone)
@@ -53,6 +65,14 @@ class Replication:
     async def stop(self) -> None:
         self.fetching.stop()
         await self.isr_writes.stop()
+
+    def _throttle(self, partition: Partition, size: int, now_ms: int) -> bool:
+        """Note what was fetched, and say whether the partition has to wait before it goes on."""
+        quota = self.follower_quota
+        if size:
+            quota.record(partition.topic, partition.index, size, now_ms)
+        in_sync = partition.node_id in partition.isr
+        return not in_sync and quota.holds_back(partition.topic, partition.index, now_ms)
 
     async def _open(self, leader_id: int) -> Line:
         return await self._broker.neighbours.open(leader_id)

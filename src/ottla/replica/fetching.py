@@ -16,7 +16,7 @@ from typing import Final
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, KafkaError
 from ottla.net.line import Line
-from ottla.replica.follower import Following, Limits, restart_within
+from ottla.replica.follower import Following, Limits, Throttle, restart_within, unthrottled
 from ottla.replica.partition import Partition
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.fetch import FetchResponse
@@ -50,6 +50,7 @@ class Fetching:
         broker_epoch: Callable[[], int],
         limits: Callable[[], Limits],
         timeout_s: float = 30.0,
+        throttle: Throttle = unthrottled,
     ) -> None:
         """`broker_epoch` is that of this life of ours; `timeout_s` replica.socket.timeout.ms."""
         self.node_id = node_id
@@ -58,6 +59,7 @@ class Fetching:
         self.broker_epoch = broker_epoch
         self.limits = limits
         self.timeout_s = timeout_s
+        self.throttle = throttle
         self._fetchers: dict[int, Fetcher] = {}
         self._leaders: dict[Partition, int] = {}  # from whom each is fetched
         self._stopped = False
@@ -93,7 +95,9 @@ class Fetcher:
 
     def __init__(self, fetching: Fetching, leader_id: int) -> None:
         self.leader_id = leader_id
-        self.following = Following(fetching.node_id, leader_id, fetching.limits())
+        self.following = Following(
+            fetching.node_id, leader_id, fetching.limits(), fetching.throttle
+        )
         self._fetching = fetching
         self._loop = asyncio.get_running_loop()
         self._line: Line | None = None

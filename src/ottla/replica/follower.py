@@ -16,7 +16,7 @@ follow. The rules:
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
@@ -42,7 +42,17 @@ SESSION_ERRORS: Final = (
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
 
+THROTTLED_MS: Final = 100  # how long one waits that is over its quota, before it looks again
+
 Key = tuple[bytes, int]  # topic id, index
+
+# Told of a partition and how many bytes of it came; True if it has to wait.
+Throttle = Callable[[Partition, int, int], bool]
+
+
+def unthrottled(partition: Partition, size: int, now_ms: int) -> bool:
+    return False
+
 
 log = logging.getLogger("ottla.replica")
 
@@ -102,10 +112,17 @@ class Followed:
 class Following:
     """The partitions of one leader, and the fetch session with it."""
 
-    def __init__(self, node_id: int, leader_id: int, limits: Limits) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        leader_id: int,
+        limits: Limits,
+        throttle: Throttle = unthrottled,
+    ) -> None:
         self.node_id = node_id
         self.leader_id = leader_id
         self.limits = limits
+        self._throttle = throttle
         self._followed: dict[Key, Followed] = {}
         self._changed: dict[Key, Followed] = {}  # those whose wish may be another than was asked
         self._forgotten: dict[Key, None] = {}  # in the session, and no longer wanted there
@@ -185,9 +202,13 @@ class Following:
         return min((each.resume_ms for each in self._resting.values()), default=None)
 
     def _wake(self, now_ms: int) -> None:
-        rested = [key for key, each in self._resting.items() if each.resume_ms <= now_ms]
-        for key in rested:
-            self._changed[key] = self._resting.pop(key)
+        for key, each in list(self._resting.items()):
+            if each.resume_ms > now_ms:
+                continue
+            if not each.backoff_ms and self._throttle(each.partition, 0, now_ms):
+                each.resume_ms = now_ms + THROTTLED_MS
+            else:
+                self._changed[key] = self._resting.pop(key)
 
     def _wishes(self) -> list[FetchTopic]:
         found: dict[bytes, FetchTopic] = {}
@@ -261,11 +282,18 @@ class Following:
             self._rest(key, followed, now_ms)
             return False
         followed.backoff_ms = 0
-        self._changed[key] = followed
+        if self._throttle(followed.partition, len(data.records or b""), now_ms):
+            self._put_to_rest(key, followed, now_ms + THROTTLED_MS)
+        else:
+            self._changed[key] = followed
         return False
 
     def _rest(self, key: Key, followed: Followed, now_ms: int) -> None:
         followed.fail(now_ms, self.limits.backoff_ms_max)
+        self._put_to_rest(key, followed, followed.resume_ms)
+
+    def _put_to_rest(self, key: Key, followed: Followed, resume_ms: int) -> None:
+        followed.resume_ms = resume_ms
         self._changed.pop(key, None)
         self._resting[key] = followed
         if followed.asked is not None:

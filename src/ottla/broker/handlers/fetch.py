@@ -21,12 +21,12 @@ from typing import Final
 
 from ottla.broker.context import Context
 from ottla.broker.leader_hints import MOVED, leader_of, nodes_of
+from ottla.broker.preferred_replica import is_rack_aware, preferred
 from ottla.broker.rates import Rate
 from ottla.broker.sessions import Key, Plan, Wanted
 from ottla.errors import ErrorCode, KafkaError
 from ottla.net.parked import Parked
 from ottla.replica.partition import LOG_END, READ_COMMITTED, READ_UNCOMMITTED, Partition
-from ottla.replica.waiting import Waiting
 from ottla.slices import FileSlice
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
@@ -74,10 +74,12 @@ class Fetch:
         "_loop",
         "_missing",
         "_parked_on",
+        "_plain",
         "_refused",
         "_request",
         "_scheduled",
         "_size",
+        "_tells_commits",
         "_timer",
         "broker",
         "plan",
@@ -101,6 +103,9 @@ class Fetch:
             self._isolation = LOG_END
         elif request.isolation_level == READ_COMMITTED:
             self._isolation = READ_COMMITTED
+        by_rack = is_rack_aware(ctx.broker)
+        self._tells_commits = follows and by_rack
+        self._plain = not follows and not (by_rack and request.rack_id)
         self.size_max = request.max_bytes
         if not follows:
             self.size_max = min(self.size_max, ctx.broker.config.fetch_max_bytes)
@@ -134,15 +139,19 @@ class Fetch:
             try:
                 partition = self._find(wanted)
                 found.append(partition)
-                if self.replica_id >= 0 and not self._looked:
-                    self._note(partition, wanted)
-                data = _read(partition, wanted, self.size_max - size, isolation, size == 0)
+                room = self.size_max - size
+                if self._plain:
+                    data = _read(partition, wanted, room, isolation, size == 0)
+                else:
+                    data = self._read_replicated(partition, wanted, room, size == 0)
             except KafkaError as error:
                 data = _refused(wanted, error, self.version)
                 self._refused = satisfied = True
             if data.records:
                 size += len(data.records)
-            elif data.diverging_epoch is not None or self._is_deleted(wanted, data):
+            elif data.diverging_epoch is not None or (
+                not self._plain and self._is_news(wanted, data)
+            ):
                 satisfied = True
             answers.append((key, wanted, data))
         self._looked = True
@@ -151,9 +160,39 @@ class Fetch:
             self._size = self._available()
         self.satisfied = satisfied or self._size >= self.size_min
 
-    def _is_deleted(self, wanted: Wanted, data: PartitionData) -> bool:
-        """A follower is told at once what was deleted: somebody may wait until it has done so."""
-        return 0 <= wanted.start_offset < data.log_start_offset and self.replica_id >= 0
+    def _read_replicated(
+        self, partition: Partition, wanted: Wanted, room: int, first: bool
+    ) -> PartitionData:
+        """For a follower, and for a consumer that may be better served by one."""
+        broker = self.broker
+        if self.replica_id < 0:
+            offset = wanted.fetch_offset
+            nearer = preferred(broker, partition, offset, self._request.rack_id)
+            if nearer >= 0 and partition.leads:
+                data = _read(partition, wanted, -1, self._isolation, False)
+                data.preferred_read_replica = nearer
+                return data
+            return _read(partition, wanted, room, self._isolation, first)
+        if not self._looked:
+            self._note(partition, wanted)
+        quota = broker.replication.leader_quota
+        if self.replica_id not in partition.isr and quota.holds_back(
+            partition.topic, partition.index, broker.clock.now_ms()
+        ):
+            return _read(partition, wanted, -1, LOG_END, False)
+        return _read(partition, wanted, room, LOG_END, first)
+
+    def _is_news(self, wanted: Wanted, data: PartitionData) -> bool:
+        """What is told without records, and not only when more have come.
+
+        A follower hears at once of what was deleted, as somebody may wait until it has done so; and
+        of the high watermark, where consumers read from it.
+        """
+        if self.replica_id < 0:
+            return data.preferred_read_replica >= 0
+        return (0 <= wanted.start_offset < data.log_start_offset) or (
+            self._tells_commits and 0 <= wanted.high_watermark < data.high_watermark
+        )
 
     def _available(self) -> int:
         """The bytes there would be, were they not cut: at a batch's border, or by a segment.
@@ -216,6 +255,8 @@ class Fetch:
             wanted.start_offset = data.log_start_offset
             if data.records:
                 served.append(key)
+                if self.replica_id >= 0:
+                    self._charge_follower(wanted, len(data.records))
             last = topics[-1] if topics else None
             if last is None or last.topic != wanted.topic or last.topic_id != wanted.topic_id:
                 last = FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id)
@@ -251,6 +292,12 @@ class Fetch:
             response.node_endpoints = [NodeEndpoint(*node) for node in nodes]
 
     # quotas
+
+    def _charge_follower(self, wanted: Wanted, size: int) -> None:
+        broker = self.broker
+        name = wanted.topic or broker.image.topic_name(wanted.topic_id)
+        quota = broker.replication.leader_quota
+        quota.record(name, wanted.index, size, broker.clock.now_ms())
 
     def _charge(self, limit: Rate, response: FetchResponse) -> FetchResponse | None:
         """What to answer instead: nothing, and for how long (KIP-219), if that is too much now.
@@ -309,14 +356,15 @@ class Fetch:
             self._unpark()
             self._parked_on = self._found
             for partition in self._parked_on:
-                self._waiting(partition).add(self._wake)
+                if self.replica_id >= 0:
+                    partition.tail.add(self._wake)
+                if self.replica_id < 0 or self._tells_commits:
+                    partition.waiting.add(self._wake)
 
     def _unpark(self) -> None:
         for partition in self._parked_on:
-            self._waiting(partition).discard(self._wake)
-
-    def _waiting(self, partition: Partition) -> Waiting:
-        return partition.tail if self.replica_id >= 0 else partition.waiting
+            partition.tail.discard(self._wake)
+            partition.waiting.discard(self._wake)
 
     def _leave(self, future: asyncio.Future[FetchResponse]) -> None:
         self._timer.cancel()
@@ -430,6 +478,7 @@ def _changed(wanted: Wanted, data: PartitionData) -> bool:
         data.records
         or data.error_code
         or data.diverging_epoch is not None
+        or data.preferred_read_replica >= 0
         or data.high_watermark != wanted.high_watermark
         or data.log_start_offset != wanted.start_offset
     )

@@ -1,0 +1,187 @@
+"""The rules of a leader: time is an argument, nothing else is needed."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.replica.leader import UNKNOWN, Followers
+
+LAG_MS = 30_000
+NOW_MS = 1_000_000
+LIVE = {1: 11, 2: 12, 3: 13}
+
+
+def followers(
+    isr: tuple[int, ...] = (1, 2, 3), epoch_start: int = 0, live: dict[int, int] | None = None
+) -> Followers:
+    return Followers(
+        1,
+        epoch_start=epoch_start,
+        isr=isr,
+        replicas=(1, 2, 3),
+        live=LIVE if live is None else live,
+        lag_max_ms=LAG_MS,
+        now_ms=NOW_MS,
+    )
+
+
+def fetch(known: Followers, broker: int, offset: int, leader_end: int, now_ms: int) -> None:
+    each = known.get(broker)
+    assert each is not None
+    each.broker_epoch = LIVE[broker]
+    each.fetched(offset, leader_end, now_ms)
+
+
+def test_nothing_is_known_before_all_have_fetched() -> None:
+    known = followers()
+    assert known.high_watermark(10, NOW_MS) == UNKNOWN
+    fetch(known, 2, 7, 10, NOW_MS)
+    assert known.high_watermark(10, NOW_MS) == UNKNOWN
+    fetch(known, 3, 5, 10, NOW_MS)
+    assert known.high_watermark(10, NOW_MS) == 5
+
+
+def test_while_a_follower_is_being_added_it_counts() -> None:
+    known = followers(isr=(1, 2))
+    fetch(known, 2, 10, 10, NOW_MS)
+    fetch(known, 3, 6, 10, NOW_MS)
+    later_ms = NOW_MS + 2 * LAG_MS
+    assert known.high_watermark(10, later_ms) == 10
+    known.begin((1, 2, 3))
+    assert known.high_watermark(10, later_ms) == 6
+    known.give_up()
+    assert known.high_watermark(10, later_ms) == 10
+
+
+def test_while_a_follower_is_being_removed_it_counts() -> None:
+    known = followers()
+    fetch(known, 2, 10, 10, NOW_MS)
+    fetch(known, 3, 6, 10, NOW_MS)
+    known.begin((1, 2))
+    assert known.high_watermark(10, NOW_MS) == 6
+    known.commit((1, 2), (1, 2, 3), NOW_MS, settled=True)
+    assert known.high_watermark(10, NOW_MS + 2 * LAG_MS) == 10
+
+
+def test_one_change_is_under_way_at_a_time() -> None:
+    known = followers(isr=(1,))
+    fetch(known, 2, 5, 5, NOW_MS)
+    fetch(known, 3, 5, 5, NOW_MS)
+    assert known.joining(2, 5) == (1, 2)
+    known.begin((1, 2))
+    assert known.joining(3, 5) is None
+    assert known.lagging(99, NOW_MS + 2 * LAG_MS) is None
+    known.commit((1, 2), (1, 2, 3), NOW_MS, settled=False)  # somebody tells the same again
+    assert known.pending == (1, 2)
+    known.commit((1, 2), (1, 2, 3), NOW_MS, settled=True)
+    assert known.joining(3, 5) == (1, 2, 3)
+
+
+def test_who_lags_for_too_long_is_to_leave() -> None:
+    known = followers()
+    fetch(known, 2, 10, 10, NOW_MS)
+    fetch(known, 3, 4, 10, NOW_MS)
+    assert known.lagging(10, NOW_MS + LAG_MS) is None
+    late_ms = NOW_MS + LAG_MS + 1
+    assert known.lagging(10, late_ms) == (1, 2)  # 2 is at the end, however long ago it came
+    assert known.lagging(11, late_ms) == (1,)
+
+
+def test_a_follower_that_has_what_was_there_at_its_last_fetch_keeps_up() -> None:
+    """Under load it never sees the end; it is caught up as of its last fetch."""
+    known = followers()
+    now_ms, end = NOW_MS, 0
+    for _ in range(100):
+        fetch(known, 2, end, end + 10, now_ms)
+        fetch(known, 3, end, end + 10, now_ms)
+        end, now_ms = end + 10, now_ms + 1000
+        assert known.lagging(end + 10, now_ms) is None
+
+
+def test_one_that_falls_behind_a_little_each_time_is_to_leave() -> None:
+    known = followers()
+    now_ms, end, there = NOW_MS, 0, 0
+    while known.lagging(end, now_ms) is None:
+        end, there, now_ms = end + 10, there + 9, now_ms + 1000
+        fetch(known, 2, there, end, now_ms)
+        fetch(known, 3, end, end, now_ms)
+        assert now_ms < NOW_MS + 2 * LAG_MS
+    assert known.lagging(end, now_ms) == (1, 3)
+
+
+def test_who_joins_must_be_alive_and_of_this_life() -> None:
+    live = dict(LIVE)
+    known = followers(isr=(1,), live=live)
+    fetch(known, 2, 5, 5, NOW_MS)
+    assert known.joining(2, 5) == (1, 2)
+    assert known.joining(2, 6) is None
+    del live[2]
+    assert known.joining(2, 5) is None
+    live[2] = 99
+    assert known.joining(2, 5) is None
+
+
+def test_the_low_watermark_is_that_of_the_living() -> None:
+    live = dict(LIVE)
+    known = followers(live=live)
+    assert known.low_watermark(5) == UNKNOWN
+    for broker, start in ((2, 5), (3, 2)):
+        each = known.get(broker)
+        assert each is not None
+        each.start_offset = start
+    assert known.low_watermark(5) == 2
+    del live[3]
+    assert known.low_watermark(5) == 5
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 3), st.just(0)),
+        st.tuples(st.just("fetch"), st.sampled_from((2, 3)), st.integers(0, 4)),
+        st.tuples(st.just("wait"), st.integers(1, 2), st.just(0)),
+        st.tuples(st.just("shrink"), st.just(0), st.just(0)),
+        st.tuples(st.just("answer"), st.booleans(), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS)
+@settings(max_examples=300, deadline=None)
+def test_what_is_committed_is_held_by_every_set_that_may_be_the_committed_one(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    """The invariant on which elections rest, whatever the store does with our changes.
+
+    A set that is being written may be in the store already: any member of it can be elected.
+    """
+    known = followers()
+    has = {2: 0, 3: 0}  # what followers really hold: at least what they said
+    end = committed = 0
+    now_ms = NOW_MS
+    for step, which, more in steps:
+        if step == "append":
+            end += which
+        elif step == "wait":
+            now_ms += which * LAG_MS * 2 // 3
+        elif step == "fetch":
+            fetch(known, which, has[which], end, now_ms)
+            wish = known.joining(which, committed)
+            if wish is not None:
+                known.begin(wish)
+            has[which] = min(end, has[which] + more)  # the answer
+        elif step == "shrink":
+            smaller = known.lagging(end, now_ms)
+            if smaller is not None:
+                known.begin(smaller)
+        elif known.pending is not None:
+            if which:
+                known.commit(known.pending, (1, 2, 3), now_ms, settled=True)
+            else:
+                known.give_up()
+        committed = max(committed, known.high_watermark(end, now_ms))
+        assert committed <= end
+        for maybe in (known.isr, known.pending or ()):
+            for broker in maybe:
+                assert broker == 1 or has[broker] >= committed
