@@ -1,115 +1,116 @@
-"""Several brokers on the loop of the test, which share one store in memory."""
+"""Several real brokers on one loop, with sockets and one shared store: what clients see of them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
-
-from data_path_broker import Client, batch
+from typing import Any, TypeVar
 
 from ottla.broker.broker import Broker
-from ottla.cluster.decisions import NewTopic
 from ottla.cluster.embedded import EmbeddedStore
-from ottla.cluster.image import Partition as State
+from ottla.cluster.image import Partition
 from ottla.config import ServerConfig
-from ottla.replica.partition import Partition
-from ottla.wire.apis import ApiKey
-from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.net.line import Line
+from ottla.wire.primitives import Message
 
-PATIENCE_S = 20.0
+PATIENCE_S = 10.0
 
-Act = Callable[["Brokers"], Coroutine[Any, Any, None]]
+R = TypeVar("R", bound=Message)
 
 
 class Brokers:
-    """Brokers by id."""
+    """Brokers 1 to `count`; the first one is the controller."""
 
-    def __init__(self, path: Path, **properties: str) -> None:
+    def __init__(self, path: Path, count: int, properties: dict[str, str]) -> None:
         self._path = path
-        self._store = EmbeddedStore(None)
         self._properties = properties
-        self._running: dict[int, Broker] = {}
+        self._store = EmbeddedStore(None)
+        self._ports: dict[int, int] = {}
+        self.ids = range(1, count + 1)
+        self.running: dict[int, Broker] = {}
 
     def __getitem__(self, broker_id: int) -> Broker:
-        return self._running[broker_id]
+        return self.running[broker_id]
 
-    async def start(self, broker_id: int, **properties: str) -> Broker:
-        given = {
-            "node.id": str(broker_id),
-            "log.dirs": str(self._path / str(broker_id)),
-            "listeners": "PLAINTEXT://127.0.0.1:0",
-            "ottla.metadata.sync.enable": "false",
-            **self._properties,
-            **properties,
-        }
-        names = {name.replace("_", "."): value for name, value in given.items()}
-        broker = Broker(ServerConfig(names), meta_store=self._store.session())
+    async def start(self, broker_id: int) -> Broker:
+        port = self._ports.get(broker_id, 0)
+        config = ServerConfig(
+            {
+                "log.dirs": str(self._path / str(broker_id)),
+                "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+                "node.id": str(broker_id),
+                "ottla.metadata.sync.enable": "false",
+                "log.cleaner.enable": "false",
+                **self._properties,
+            }
+        )
+        broker = Broker(config, meta_store=self._store.session())
         await broker.start()
-        self._running[broker_id] = broker
+        self._ports[broker_id] = broker.port
+        self.running[broker_id] = broker
         return broker
 
+    async def start_all(self) -> None:
+        for broker_id in self.ids:
+            await self.start(broker_id)
+        await self.until(
+            lambda: all(len(each.image.brokers) == len(self.ids) for each in self.running.values())
+        )
+
     async def stop(self, broker_id: int) -> None:
-        await self._running.pop(broker_id).stop()
+        await self.running.pop(broker_id).stop()
 
     async def crash(self, broker_id: int) -> None:
-        await self._running.pop(broker_id).crash()
+        await self.running.pop(broker_id).crash()
 
     async def stop_all(self) -> None:
-        for broker_id in list(self._running):
+        for broker_id in list(self.running):
             await self.stop(broker_id)
         await self._store.close()
 
-    async def create(
-        self, topic: str, *assignment: tuple[int, ...], configs: Mapping[str, str] | None = None
-    ) -> None:
-        wish = NewTopic(topic, assignment=dict(enumerate(assignment)), configs=configs or {})
-        running = self._running
-        await self.until(
-            lambda: all(each.image.brokers.keys() >= running.keys() for each in running.values())
+    async def ask(
+        self,
+        broker_id: int,
+        request: Message,
+        api_key: int,
+        response_type: type[R],
+        version: int | None = None,
+    ) -> R:
+        line = await Line.open(
+            "127.0.0.1", self[broker_id].port, client_id="test", timeout_s=PATIENCE_S
         )
-        controller = running[next(iter(running.values())).image.controller_id].controller
-        result = (await controller.create_topics([wish]))[topic]
-        assert not isinstance(result, Exception), result
-        await self.until(lambda: all(topic in each.image.topics for each in self._running.values()))
-
-    def held(self, broker_id: int, topic: str = "t", index: int = 0) -> Partition:
-        return self[broker_id].partitions.find(topic, index)
-
-    def state(self, broker_id: int, topic: str = "t", index: int = 0) -> State:
-        return self[broker_id].image.topics[topic].partitions[index]
-
-    def end(self, broker_id: int, topic: str = "t", index: int = 0) -> int:
-        return self.held(broker_id, topic, index).log.end_offset
-
-    async def produce(
-        self, broker_id: int, *values: bytes, topic: str = "t", acks: int = -1
-    ) -> int:
-        """The error code."""
-        data = PartitionProduceData(index=0, records=batch(*values))
-        request = ProduceRequest(
-            acks=acks,
-            timeout=5000,
-            topic_data=[TopicProduceData(name=topic, partition_data=[data])],
-        )
-        answer = await Client(self[broker_id]).ask(ApiKey.PRODUCE, request, 9)
-        return int(answer.responses[0].partition_responses[0].error_code)
+        try:
+            return await line.call(
+                request, api_key, response_type, version=version, timeout_s=PATIENCE_S
+            )
+        finally:
+            line.close()
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(PATIENCE_S):
             while not condition():
                 await asyncio.sleep(0.005)
 
+    def partition(self, broker_id: int, topic: str = "t", index: int = 0) -> Partition:
+        """As this broker sees it."""
+        return self[broker_id].image.topics[topic].partitions[index]
 
-def play(path: Path, act: Act, *, brokers: int = 3, **properties: str) -> None:
+
+def with_brokers(
+    path: Path,
+    scenario: Callable[[Brokers], Coroutine[Any, Any, None]],
+    *,
+    count: int = 3,
+    **properties: str,
+) -> None:
     async def main() -> None:
-        cluster = Brokers(path, **properties)
+        named = {name.replace("_", "."): value for name, value in properties.items()}
+        brokers = Brokers(path, count, named)
+        await brokers.start_all()
         try:
-            for each in range(brokers):
-                await cluster.start(each)
-            await act(cluster)
+            await scenario(brokers)
         finally:
-            await cluster.stop_all()
+            await brokers.stop_all()
 
     asyncio.run(main())

@@ -10,7 +10,6 @@ import pytest
 
 from ottla.client import Producer, TopicPartition
 from ottla.coordinator.keys import OFFSETS_TOPIC, partition_for
-from ottla.coordinator.share.records import STATE_TOPIC
 from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
 from ottla.errors import KafkaError
 from ottla.testing import LocalCluster
@@ -28,9 +27,7 @@ SETTINGS = {
 @pytest.fixture
 def cluster() -> Iterator[LocalCluster]:
     with LocalCluster(brokers=3, config=SETTINGS) as cluster:
-        for topic in ("t", OFFSETS_TOPIC, TRANSACTIONS_TOPIC, STATE_TOPIC):
-            configs = {"min.insync.replicas": "2"}
-            cluster.create_topic(topic, COUNT, configs, replication_factor=3)
+        cluster.create_topic("t", COUNT, {"min.insync.replicas": "2"}, replication_factor=3)
         yield cluster
 
 

@@ -6,8 +6,8 @@ import asyncio
 import time
 from pathlib import Path
 
-from cluster_brokers import Brokers, play
 from data_path_broker import Client, batch
+from replicating_brokers import Brokers, play
 
 from ottla.cluster import layout
 from ottla.cluster.store import Put

@@ -317,3 +317,20 @@ def test_what_kafka_lets_change_at_run_time_may_change_here() -> None:
         assert BROKER_CONFIGS[name].update is Update.CLUSTER_WIDE
     for name in ("log.retention.hours", "log.dirs", "num.partitions", "node.id"):
         assert BROKER_CONFIGS[name].update is Update.READ_ONLY
+
+
+def test_a_broker_of_a_cluster_replicates_the_topics_of_coordinators() -> None:
+    """As Kafka does. One that is alone could not."""
+    alone = ServerConfig({})
+    assert alone.offsets_topic_replication_factor == alone.transaction_state_log_min_isr == 1
+    several = {"zookeeper.connect": "localhost:2181"}
+    config = ServerConfig(several)
+    assert config.offsets_topic_replication_factor == 3
+    assert config.transaction_state_log_replication_factor == 3
+    assert config.share_coordinator_state_topic_replication_factor == 3
+    assert config.transaction_state_log_min_isr == 2
+    assert config.share_coordinator_state_topic_min_isr == 2
+    (default,) = config.settings("offsets.topic.replication.factor")
+    assert (default.value, default.source) == ("3", Source.DEFAULT)
+    chosen = ServerConfig({**several, "offsets.topic.replication.factor": "2"})
+    assert chosen.offsets_topic_replication_factor == 2

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ottla.spark import planners
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -96,7 +98,7 @@ def test_settings_of_a_local_session(spark: SparkSession) -> None:
 
 def test_nothing_is_left_that_a_child_would_take_for_its_own(spark: SparkSession) -> None:
     assert "PYSPARK_GATEWAY_PORT" not in os.environ
-    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert os.environ["PYSPARK_PYTHON"] == planners.python()
 
 
 def test_ctrl_c_is_not_taken_over(spark: SparkSession) -> None:

@@ -23,6 +23,7 @@ from ottla.broker.dispatch import ROUTES, SERVED
 from ottla.broker.groups import Groups
 from ottla.broker.housekeeping import Housekeeping, Job
 from ottla.broker.log_settings import log_settings
+from ottla.broker.lookout import Lookout
 from ottla.broker.neighbours import Neighbours
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quotas import Quotas
@@ -38,6 +39,7 @@ from ottla.cluster.commits import Commits
 from ottla.cluster.controller import Controller
 from ottla.cluster.decisions import NewTopic
 from ottla.cluster.embedded import EmbeddedStore
+from ottla.cluster.expulsion import expel
 from ottla.cluster.handover import hand_over, leave_sets, step_back
 from ottla.cluster.image import Broker as BrokerImage
 from ottla.cluster.image import Image
@@ -150,6 +152,7 @@ class Broker:
         self._cleaning = Cleaning(self)
         self._cleaning.start()
         self._server.accept()
+        self._lookout.start()
 
     async def _open(self, now_ms: int, undo: AsyncExitStack) -> None:
         sync = self.config.ottla_metadata_sync_enable
@@ -241,6 +244,7 @@ class Broker:
 
     async def _cease(self, grace_s: float) -> None:
         """What runs on its own ends, here as in `crash`."""
+        await self._lookout.stop()
         await self._server.stop(grace_s)
         if self._metrics is not None:
             await self._metrics.stop()
@@ -265,6 +269,7 @@ class Broker:
         self.controller = Controller(
             store, metadata, commits, broker_id=self.node_id, config=lambda: self.config
         )
+        self._lookout = Lookout(self, lambda broker: expel(store, commits, broker))
         self._campaign = Campaign(
             self.controller,
             metadata,

@@ -18,6 +18,7 @@ from ottla.config.listeners import Listener, parse_listeners, parse_protocol_map
 from ottla.config.properties import parse_properties
 from ottla.config.tables import BROKER_CONFIGS, FAMILIES, INTERNAL, RETIRED
 from ottla.config.tables.topics import TOPIC_CONFIGS, TOPIC_SYNONYMS, Synonym
+from ottla.config.tables.zookeeper import CLUSTER_DEFAULTS
 
 Problem = tuple[str, str | None, str]
 
@@ -279,9 +280,15 @@ class ServerConfig:
             if each in layer
         ]
         definition = BROKER_CONFIGS.get(name)
-        if definition is not None and definition.default is not None:
-            found.append(Setting(name, format_value(definition.default), Source.DEFAULT))
+        if definition is not None and (default := self._default(definition)) is not None:
+            found.append(Setting(name, format_value(default), Source.DEFAULT))
         return found
+
+    def _default(self, definition: Definition) -> Value:
+        """Some are another in a cluster than for a broker that is alone."""
+        if definition.name in CLUSTER_DEFAULTS and self.static.get("zookeeper.connect"):
+            return CLUSTER_DEFAULTS[definition.name]
+        return definition.default
 
     def first_set(self, synonyms: Iterable[Synonym]) -> Value:
         """The first of these that has a value, in the unit of the topic config it stands for."""
@@ -300,7 +307,7 @@ class ServerConfig:
         merged = {**self.static, **self.dynamic_default, **self.dynamic_broker}
         for name, definition in BROKER_CONFIGS.items():
             text = merged.get(name)
-            values[name] = definition.default
+            values[name] = self._default(definition)
             if text is None:
                 continue
             try:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ottla.spark import archive
+from ottla.spark import archive, planners
 from ottla.spark import java as javas
 from ottla.spark.gateway import Gateway, Launch, has_own_setup
 from ottla.spark.java import Java, StartError
@@ -124,7 +124,7 @@ def cores(master: str) -> int | None:
 def set_python(master: str) -> None:
     """Workers on this machine are of the interpreter that runs now; a cluster may have its own."""
     if cores(master) is not None:
-        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ["PYSPARK_PYTHON"] = planners.python()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 

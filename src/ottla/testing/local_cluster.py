@@ -94,7 +94,7 @@ class LocalCluster:
             )
         first = given.get("node.id", given.get("broker.id", "0"))
         self.broker_ids = range(brokers) if brokers > 1 else range(int(first), int(first) + 1)
-        self._config = {**DEFAULTS, **given}
+        self._config = {**DEFAULTS, **replicated(brokers), **given}
         self._process = process
         self._clock = clock
         self._own_directory: tempfile.TemporaryDirectory[str] | None = None
@@ -364,6 +364,16 @@ class LocalCluster:
         if self._own_directory is not None:
             self._own_directory.cleanup()
             self._own_directory = None
+
+
+def replicated(brokers: int) -> dict[str, str]:
+    """The topics of coordinators have as many replicas as in a real cluster, if it can be."""
+    if brokers == 1:
+        return {}
+    from ottla.config.tables.zookeeper import CLUSTER_DEFAULTS
+
+    factors = {3: str(min(3, brokers)), 2: str(min(2, brokers))}
+    return {name: factors[count] for name, count in CLUSTER_DEFAULTS.items()}
 
 
 def memory_disk() -> str | None:

@@ -19,7 +19,7 @@ GROUPS = [
         SHORT,
         1,
         at_least(1),
-        "Replicas of __consumer_offsets. Kafka's default is 3, which one broker cannot give.",
+        "Replicas of __consumer_offsets; with zookeeper.connect 3 by default, as in Kafka.",
     ),
     D(
         "offsets.topic.segment.bytes",

@@ -132,14 +132,14 @@ SHARES = [
         SHORT,
         1,
         at_least(1),
-        "Replicas of __share_group_state. Kafka's default is 3, which one broker cannot give.",
+        "Replicas of __share_group_state; with zookeeper.connect 3 by default, as in Kafka.",
     ),
     D(
         "share.coordinator.state.topic.min.isr",
         SHORT,
         1,
         at_least(1),
-        "Replicas of __share_group_state that must be in sync. Kafka's default is 2.",
+        "Replicas of __share_group_state that must be in sync; with zookeeper.connect 2.",
     ),
     D(
         "share.coordinator.state.topic.segment.bytes",

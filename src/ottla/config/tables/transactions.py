@@ -28,14 +28,14 @@ TRANSACTIONS = [
         SHORT,
         1,
         at_least(1),
-        "Replicas of __transaction_state. Kafka's default is 3, which one broker cannot give.",
+        "Replicas of __transaction_state; with zookeeper.connect 3 by default, as in Kafka.",
     ),
     D(
         "transaction.state.log.min.isr",
         INT,
         1,
         at_least(1),
-        "Replicas that have to have what is decided. Kafka's default is 2.",
+        "Replicas that have to have what is decided; with zookeeper.connect 2, as in Kafka.",
     ),
     D(
         "transaction.state.log.segment.bytes",

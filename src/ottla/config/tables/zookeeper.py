@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ottla.config.definition import BOOLEAN, INT, PASSWORD, STRING, Definition, at_least, one_of
 
 D = Definition
+
+# What a broker that is one of several takes for granted: Kafka's own defaults. One that is alone
+# could not give three replicas, and has one.
+CLUSTER_DEFAULTS: Final[dict[str, int]] = {
+    "offsets.topic.replication.factor": 3,
+    "transaction.state.log.replication.factor": 3,
+    "transaction.state.log.min.isr": 2,
+    "share.coordinator.state.topic.replication.factor": 3,
+    "share.coordinator.state.topic.min.isr": 2,
+}
 
 ZOOKEEPER = [
     D(

@@ -1,0 +1,77 @@
+"""Run by itself, in place of Python: a planner process of Spark is handed to one that is warm.
+
+    python -I -S planner_start.py /path/of/python -m pyspark.sql.streaming....
+
+Spark starts a Python process for each streaming query that reads from a source in Python, and waits
+ten seconds for it at most. Most of what such a process does is to import PySpark and Arrow: 0.8 s
+of CPU. This file imports next to nothing. It asks the server of `planners.py` for a process
+that has it all, gives it our environment and files, and stays for as long as that one does, as
+Spark knows only us. Where there is no server yet it starts one, and becomes the Python that was
+asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import sys
+
+SIZE = struct.Struct(">I")
+CREDENTIALS = struct.Struct("iII")  # of the peer: process, user, group
+
+
+def main() -> None:
+    python, *words = sys.argv[1:]
+    jvm = os.getppid()
+    if not handed_over(address(jvm), words):
+        start_server(python, jvm)
+        os.execv(python, [python, *words])
+
+
+def address(jvm: int) -> str:
+    """Without a file: one server for each JVM, found by the JVM's process number."""
+    return f"\0ottla-planners-{os.getuid()}-{jvm}"
+
+
+def handed_over(name: str, words: list[str]) -> bool:
+    """Whether another process did what we were asked for; it is over then."""
+    with socket.socket(socket.AF_UNIX) as line:
+        try:
+            line.connect(name)
+        except OSError:
+            return False
+        if peer_user(line) != os.getuid():
+            return False
+        wish = {"words": words, "environment": dict(os.environ), "directory": os.getcwd()}
+        body = json.dumps(wish).encode()
+        socket.send_fds(line, [SIZE.pack(len(body))], [0, 1, 2])
+        line.sendall(body)
+        line.recv(1)  # it sends nothing, and ends
+        return True
+
+
+def peer_user(line: socket.socket) -> int:
+    data = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    user: int = CREDENTIALS.unpack(data)[1]
+    return user
+
+
+def start_server(python: str, jvm: int) -> None:
+    """A grandchild, so that nobody has to wait for its end."""
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(nowhere, number)
+    os.execv(python, [python, "-m", "ottla.spark.planners", str(jvm)])
+
+
+if __name__ == "__main__":
+    main()

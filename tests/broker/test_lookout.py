@@ -1,0 +1,97 @@
+"""Brokers whose process is gone are found out by their broken lines, not by their sessions' end."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+from cluster_brokers import Brokers, with_brokers
+
+from ottla.broker.broker import Broker
+from ottla.cluster import layout
+from ottla.cluster.expulsion import expel
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+
+async def create(brokers: Brokers, *replicas: list[int]) -> None:
+    assignments = [CreatableReplicaAssignment(each, place) for each, place in enumerate(replicas)]
+    topic = CreatableTopic(
+        name="t", num_partitions=-1, replication_factor=-1, assignments=assignments
+    )
+    request = CreateTopicsRequest(topics=[topic], timeout=5000)
+    answer = await brokers.ask(1, request, ApiKey.CREATE_TOPICS, CreateTopicsResponse)
+    assert not answer.topics[0].error_code
+
+
+async def die_unnoticed(brokers: Brokers, broker_id: int) -> Broker:
+    """Like kill -9: nobody listens any more, but the session has not ended yet."""
+    broker = brokers.running.pop(broker_id)
+    await broker._campaign.halt()
+    await broker._lookout.stop()
+    await broker._server.stop(0)
+    return broker
+
+
+def test_the_controller_notices_that_a_broker_is_gone(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        await create(brokers, [3, 2], [2, 3])
+        dead = await die_unnoticed(brokers, 3)
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        await brokers.until(lambda: brokers.partition(1).leader == 2)
+        assert loop.time() - started < 1.0
+        assert 3 not in brokers[1].image.brokers
+        assert dead._membership.hold.lost.is_set()
+        await dead.crash()
+
+    with_brokers(tmp_path, scenario)
+
+
+def test_the_others_notice_that_the_controller_is_gone(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        await create(brokers, [1, 2, 3])
+        dead = await die_unnoticed(brokers, 1)
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        await brokers.until(lambda: brokers.partition(2).leader == 2)
+        assert loop.time() - started < 1.0
+        assert brokers[2].image.controller_id in (2, 3)
+        assert not dead.controller.active
+        await dead.crash()
+
+    with_brokers(tmp_path, scenario)
+
+
+def test_a_broken_line_alone_ends_nobody(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        epoch = brokers[1].image.brokers[2].epoch
+        for channel in list(brokers[2]._server._channels):
+            channel._socket.shutdown(socket.SHUT_RDWR)
+        await asyncio.sleep(0.3)
+        assert brokers[1].image.brokers[2].epoch == epoch
+        assert brokers[1].image.controller_id == 1
+
+    with_brokers(tmp_path, scenario, count=2)
+
+
+def test_only_the_life_that_ended_is_ended(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        old = brokers[1].image.brokers[2]
+        await brokers.stop(2)
+        await brokers.start(2)
+        await brokers.until(lambda: 2 in brokers[1].image.brokers)
+        store, commits = brokers[1]._meta_store, brokers[1]._commits
+        assert not await expel(store, commits, old)
+        new = brokers[1].image.brokers[2]
+        assert await expel(store, commits, new)
+        assert not await expel(store, commits, new)
+        assert await store.get(layout.CONTROLLER) is not None
+
+    with_brokers(tmp_path, scenario, count=2)
