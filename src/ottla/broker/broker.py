@@ -27,6 +27,7 @@ from ottla.broker.lookout import Lookout
 from ottla.broker.neighbours import Neighbours
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quotas import Quotas
+from ottla.broker.registration import Registration
 from ottla.broker.replication import Replication
 from ottla.broker.sessions import FetchSessions
 from ottla.broker.shares import Shares
@@ -40,11 +41,11 @@ from ottla.cluster.controller import Controller
 from ottla.cluster.decisions import NewTopic
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.expulsion import expel
-from ottla.cluster.handover import hand_over, leave_sets, step_back
+from ottla.cluster.handover import hand_over, leave_sets
 from ottla.cluster.image import Broker as BrokerImage
 from ottla.cluster.image import Image
 from ottla.cluster.image import Partition as PartitionImage
-from ottla.cluster.membership import Membership, cluster_id
+from ottla.cluster.membership import cluster_id
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.settings import Settings
 from ottla.cluster.store import MetaStore, StoreError
@@ -102,6 +103,7 @@ class Broker:
         self.metrics_port: int | None = None  # as bound
         self._metrics: Metrics | None = None
         self._stopping = False
+        self._unheard = False  # the others can't be told anything
         self._shared_store = meta_store
         self._meta_store: MetaStore
         self.metadata: Metadata
@@ -127,10 +129,10 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        first = self._advertised()[0]
+        first = self.advertised()[0]
         return f"{first.host}:{first.port}"
 
-    def _advertised(self) -> tuple[Listener, ...]:
+    def advertised(self) -> tuple[Listener, ...]:
         ports = {each.name: each.port for each in self.listeners}
         return advertise(self.config.advertised_listeners, ports)
 
@@ -182,15 +184,7 @@ class Broker:
         self.transactions = Transactions(self)
         self.verification = Verification(self)
         self.shares = Shares(self)
-        self._membership = await Membership.register(
-            self._meta_store,
-            self.metadata,
-            broker_id=self.node_id,
-            listeners=self._advertised(),
-            rack=self.config.broker_rack,
-            now_ms=now_ms,
-            step_back=lambda: step_back(self._commits, self.metadata, self.node_id),
-        )
+        await self._registration.register()
         undo.push_async_callback(self._campaign.stop)
         await self._campaign.start()
         self.partitions.start(self.image, now_ms)
@@ -203,18 +197,21 @@ class Broker:
         self.shares.start(now_ms)
         self._apply_quotas(self.image)
         self.metadata.on_image(self._on_image)
+        self._registration.watch()
 
     async def stop(self) -> None:
         """Once; whoever calls it again finds it stopped, or stopping."""
         if self._stopping:
             return
         self._stopping = True
+        await self._registration.unwatch()
         if self.config.controlled_shutdown_enable:
-            await self._last_words(hand_over(self._commits, self.node_id))
+            await self._last_words(lambda: hand_over(self._commits, self.node_id))
         await self._cease(STOP_GRACE_S)
-        await self._last_words(leave_sets(self._commits, self.node_id))
-        await self._campaign.stop()
-        await self._membership.leave()
+        await self._last_words(lambda: leave_sets(self._commits, self.node_id))
+        await self._campaign.halt()
+        await self._last_words(self._campaign.stop)
+        await self._last_words(self._registration.leave)
         await self.metadata.stop()
         self.store.close(
             self.clock.now_ms(),
@@ -223,12 +220,17 @@ class Broker:
         )
         await self._meta_store.close()
 
-    async def _last_words(self, decision: Awaitable[None]) -> None:
+    async def _last_words(self, act: Callable[[], Awaitable[None]]) -> None:
         """Carry a decision about our end out; whoever can't be told finds out by himself."""
+        if self._unheard:
+            return
         try:
             async with asyncio.timeout(LAST_WORDS_S_MAX):
-                await decision
-        except (KafkaError, StoreError, TimeoutError) as error:
+                await act()
+        except TimeoutError:
+            log.warning("the others are not told of our end: the metadata store does not answer")
+            self._unheard = True
+        except (KafkaError, StoreError) as error:
             log.warning("the others were not told of our end: %s", error)
 
     async def crash(self) -> None:
@@ -237,6 +239,7 @@ class Broker:
             return
         self._stopping = True
         await self._campaign.halt()
+        await self._registration.unwatch()
         await self._cease(0)
         await self.metadata.stop()
         self.store.abandon()
@@ -270,6 +273,7 @@ class Broker:
             store, metadata, commits, broker_id=self.node_id, config=lambda: self.config
         )
         self._lookout = Lookout(self, lambda broker: expel(store, commits, broker))
+        self._registration = Registration(self, store, commits)
         self._campaign = Campaign(
             self.controller,
             metadata,
@@ -416,6 +420,21 @@ class Broker:
             server.connections_per_ip_overrides = config.max_connections_per_ip_overrides
         self.partitions.apply(image, now_ms)
         self._apply_quotas(image)
+        self._coordinate(image, now_ms)
+
+    def fence(self) -> None:
+        """Others may have taken our place: from now on we lead nothing."""
+        now_ms = self.clock.now_ms()
+        self.partitions.fence(now_ms)
+        self._coordinate(self.image, now_ms)
+
+    def unfence(self) -> None:
+        """We are one of the brokers again."""
+        now_ms = self.clock.now_ms()
+        self.partitions.unfence(now_ms)
+        self._coordinate(self.image, now_ms)
+
+    def _coordinate(self, image: Image, now_ms: int) -> None:
         self.groups.apply(image, now_ms)
         self.transactions.apply(image, now_ms)
         self.shares.apply(image, now_ms)

@@ -207,7 +207,8 @@ def load_config(entry: Entry | None) -> Config:
     return Config(load(entry)["config"], entry.version)
 
 
-def dump_broker(broker: Broker, timestamp_ms: int) -> bytes:
+def dump_broker(broker: Broker, timestamp_ms: int, directories: Sequence[str] = ()) -> bytes:
+    """`directories` are the ids of its log directories, of which it has the locks."""
     first = broker.listeners[0]
     return dump(
         {
@@ -223,6 +224,7 @@ def dump_broker(broker: Broker, timestamp_ms: int) -> bytes:
             "rack": broker.rack,
             "features": {},
             "epoch": broker.epoch,
+            "directories": list(directories),
         }
     )
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from ottla.cluster import layout
 from ottla.cluster.image import Broker
@@ -12,6 +14,10 @@ from ottla.cluster.metadata import Metadata
 from ottla.cluster.store import Change, Conflict, Create, Hold, MetaStore, Put
 from ottla.config import Listener
 from ottla.errors import ErrorCode, KafkaError
+
+LOOK_EVERY_S = 0.2
+
+log = logging.getLogger("ottla.cluster")
 
 Urandom = Callable[[int], bytes]
 
@@ -65,21 +71,25 @@ class Membership:
         listeners: tuple[Listener, ...],
         rack: str | None,
         now_ms: int,
+        directories: Sequence[str] = (),
+        patience_s: float = 0,
         step_back: Callable[[], Awaitable[None]] = _nothing_to_leave,
     ) -> Membership:
         """Become visible. DUPLICATE_BROKER_REGISTRATION if a live broker has this id already.
+
+        One that had the log directories which we have locked is no longer alive: its registration
+        is removed. Any other is given `patience_s` to expire.
 
         `step_back` makes it leave what an earlier life of it held, after the epoch was counted up
         (so that nobody can add that life to anything any more) and before others see this one.
         """
         key = layout.broker_key(broker_id)
-        if await store.get(key) is not None:  # before anything is taken away from the other one
-            raise _duplicate(broker_id)
+        await _make_way(store, broker_id, directories, patience_s)
         epoch = await _next_epoch(store, broker_id)
         await step_back()
         broker = Broker(broker_id, epoch, listeners, rack)
         try:
-            hold = await store.hold(key, layout.dump_broker(broker, now_ms))
+            hold = await store.hold(key, layout.dump_broker(broker, now_ms, directories))
         except Conflict:
             raise _duplicate(broker_id) from None
         metadata.apply([Change(key, hold.entry)])
@@ -88,6 +98,40 @@ class Membership:
     async def leave(self) -> None:
         await self.hold.release()
         self._metadata.apply([Change(self.hold.key, None)])
+
+
+async def _make_way(
+    store: MetaStore, broker_id: int, directories: Sequence[str], patience_s: float
+) -> None:
+    """Nobody has our id when this returns, and nothing was taken away from a live broker."""
+    key = layout.broker_key(broker_id)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + patience_s
+    waiting = False
+    while (entry := await store.get(key)) is not None:
+        value = layout.load(entry)
+        if set(directories) & set(value.get("directories", ())):
+            log.warning(
+                "broker %d: our former process is still registered, in epoch %d; we have the lock"
+                " of its log directories, so it is dead and its registration is removed",
+                broker_id,
+                value["epoch"],
+            )
+            with contextlib.suppress(Conflict):
+                await store.delete(key, version=entry.version)
+            continue
+        if loop.time() >= deadline:
+            raise _duplicate(broker_id)
+        if not waiting:
+            place = f"{value['host']}:{value['port']}"
+            log.warning(
+                "node.id %d is taken by a broker at %s; it has %.0f s to disappear",
+                broker_id,
+                place,
+                patience_s,
+            )
+            waiting = True
+        await asyncio.sleep(LOOK_EVERY_S)
 
 
 def _duplicate(broker_id: int) -> KafkaError:
