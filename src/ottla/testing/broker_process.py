@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,12 @@ class BrokerProcess:
 
     def start(self, timeout_s: float = START_S_MAX) -> int:
         """The port, once the broker answers. RuntimeError, with the broker's log, if it doesn't."""
+        self.launch()
+        self.wait_until_it_answers(timeout_s)
+        return self._port
+
+    def launch(self) -> None:
+        """Begin to start; `wait_until_it_answers` is the rest."""
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 -- open as long as the process is
         try:
             self._process = subprocess.Popen(
@@ -44,16 +51,18 @@ class BrokerProcess:
         except BaseException:
             self._log.close()
             raise
+
+    def wait_until_it_answers(self, timeout_s: float = START_S_MAX) -> None:
         try:
             self._wait_until_it_answers(timeout_s)
         except BaseException:
             self.kill()
             raise
-        return self._port
 
     def stop(self) -> None:
         """SIGTERM: open requests are answered, logs are closed cleanly."""
         self._process.terminate()
+        self.resume()
         try:
             code = self._process.wait(STOP_S_MAX)
         except subprocess.TimeoutExpired:
@@ -70,6 +79,17 @@ class BrokerProcess:
         self._process.kill()
         self._process.wait(STOP_S_MAX)
         self._log.close()
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay, nobody answers."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def log(self) -> str:
         """The end of what the broker has said so far."""

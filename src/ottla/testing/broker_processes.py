@@ -1,4 +1,4 @@
-"""Brokers as processes of their own, by id."""
+"""Brokers as processes of their own, by id, and the ZooKeeper that they meet at."""
 
 from __future__ import annotations
 
@@ -6,21 +6,42 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 
 from ottla.testing.broker_process import BrokerProcess
+from ottla.testing.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
 
 
 class BrokerProcesses:
-    """What BrokerThread is for threads."""
+    """What BrokerThread is for threads. With `zookeepers` they are a cluster, without them one."""
 
-    def __init__(self) -> None:
+    def __init__(self, zookeepers: int = 0) -> None:
+        self.zookeeper: ZooKeeperServer | ZooKeeperEnsemble | None = None
+        if zookeepers == 1:
+            self.zookeeper = ZooKeeperServer()
+        elif zookeepers > 1:
+            self.zookeeper = ZooKeeperEnsemble(zookeepers)
         self._brokers: dict[int, BrokerProcess] = {}
 
     def start(self) -> None:
-        pass
+        if self.zookeeper is not None:
+            self.zookeeper.start()
 
-    def start_broker(self, broker_id: int, port: int, properties: Mapping[str, str]) -> None:
-        broker = BrokerProcess(properties, port)
-        broker.start()
-        self._brokers[broker_id] = broker
+    @property
+    def properties(self) -> dict[str, str]:
+        """What every broker has to know of the others."""
+        return {"zookeeper.connect": self.zookeeper.connect} if self.zookeeper is not None else {}
+
+    def start_brokers(self, wanted: Mapping[int, tuple[int, Mapping[str, str]]]) -> None:
+        """Id to port and properties; all at once, since each takes its time."""
+        started = {}
+        for broker_id, (port, properties) in wanted.items():
+            started[broker_id] = BrokerProcess(properties, port)
+            started[broker_id].launch()
+            self._brokers[broker_id] = started[broker_id]
+        for broker_id, broker in started.items():
+            try:
+                broker.wait_until_it_answers()
+            except BaseException:
+                del self._brokers[broker_id]
+                raise
 
     def stop_broker(self, broker_id: int) -> None:
         self._brokers.pop(broker_id).stop()
@@ -33,7 +54,10 @@ class BrokerProcesses:
         return self._brokers[broker_id]
 
     def stop(self) -> None:
-        with ExitStack() as stack:  # each of them even if one before it failed
+        """The last one to be started first; each of them even if one before it failed."""
+        with ExitStack() as stack:
+            if self.zookeeper is not None:
+                stack.callback(self.zookeeper.close)
             for broker in self._brokers.values():
                 stack.callback(broker.stop)
             self._brokers.clear()

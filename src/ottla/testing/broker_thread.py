@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from ottla.broker.broker import Broker
 from ottla.clock import Clock
-from ottla.cluster.embedded import EmbeddedStore
+from ottla.cluster.embedded import EmbeddedSession, EmbeddedStore
 from ottla.config import ServerConfig
 from ottla.net.loop import run as run_loop
 
@@ -32,6 +32,7 @@ class BrokerThread:
         self._journal = journal
         self._store: EmbeddedStore | None = None
         self._brokers: dict[int, Broker] = {}
+        self._sessions: dict[int, EmbeddedSession] = {}
         self._started: Future[None] = Future()
         self._stopped: Future[None] = Future()
         self._stop: asyncio.Event
@@ -46,9 +47,15 @@ class BrokerThread:
             self._thread.join()
             raise
 
-    def start_broker(self, broker_id: int, port: int, properties: Mapping[str, str]) -> None:
-        """It serves when this returns. What keeps it from that is raised here."""
-        self.wait_for(self._start_broker(broker_id, ServerConfig(properties)))
+    @property
+    def properties(self) -> dict[str, str]:
+        """What every broker has to know of the others: they meet in this thread."""
+        return {}
+
+    def start_brokers(self, wanted: Mapping[int, tuple[int, Mapping[str, str]]]) -> None:
+        """Id to port and properties. What keeps one from serving is raised here."""
+        for broker_id, (_, properties) in wanted.items():
+            self.wait_for(self._start_broker(broker_id, ServerConfig(properties)))
 
     def stop_broker(self, broker_id: int) -> None:
         self.wait_for(self._brokers.pop(broker_id).stop())
@@ -56,6 +63,10 @@ class BrokerThread:
     def kill_broker(self, broker_id: int) -> None:
         """It ends without another word to its files, its clients or the others."""
         self.wait_for(self._brokers.pop(broker_id).crash())
+
+    def expire_session(self, broker_id: int) -> None:
+        """As if the store of metadata had heard nothing of this broker for too long."""
+        self.call(self._sessions[broker_id].expire)
 
     def broker(self, broker_id: int) -> Broker:
         """Its state belongs to the loop's thread: look at it in `call`."""
@@ -102,7 +113,9 @@ class BrokerThread:
             await self._store.close()
 
     async def _start_broker(self, broker_id: int, config: ServerConfig) -> None:
-        store = self._store.session() if self._store is not None else None
-        broker = Broker(config, clock=self._clock, meta_store=store)
+        session = self._store.session() if self._store is not None else None
+        if session is not None:
+            self._sessions[broker_id] = session
+        broker = Broker(config, clock=self._clock, meta_store=session)
         await broker.start()
         self._brokers[broker_id] = broker

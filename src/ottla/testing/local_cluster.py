@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import socket
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # each is imported when it is used: a test pays for what it n
     from ottla.clock import Clock
     from ottla.testing.broker_processes import BrokerProcesses
     from ottla.testing.broker_thread import BrokerThread
+    from ottla.testing.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
 
     Host = BrokerThread | BrokerProcesses
     Client = Admin | Consumer[Any, Any] | Producer[Any, Any] | ShareConsumer[Any, Any]
@@ -72,6 +73,10 @@ class LocalCluster:
     With a `directory` the data stays there after `stop`; without one it is removed. Clients that
     were made here are closed by `stop`, if the test has not done so. A `clock` (ManualClock) is
     what brokers take their time from; only a thread can share it.
+
+    Brokers in a thread share one store of metadata; processes meet at a ZooKeeper that is started
+    with them, or at an ensemble of `zookeepers`. `each` gives a broker, by its id, properties of
+    its own whenever it starts; they win over all others.
     """
 
     def __init__(
@@ -82,10 +87,10 @@ class LocalCluster:
         directory: Path | None = None,
         process: bool = False,
         clock: Clock | None = None,
+        zookeepers: int = 1,
+        each: Callable[[int], Mapping[str, str]] | None = None,
     ) -> None:
         given = dict(config or {})
-        if brokers > 1 and process:
-            raise NotImplementedError("several brokers run in one process only, so far")
         if refused := (OURS if brokers == 1 else OURS | IDS).intersection(given):
             raise ValueError(f"{', '.join(sorted(refused))}: LocalCluster sets this by itself")
         if process and clock is not None:
@@ -96,12 +101,15 @@ class LocalCluster:
         self.broker_ids = range(brokers) if brokers > 1 else range(int(first), int(first) + 1)
         self._config = {**DEFAULTS, **replicated(brokers), **given}
         self._process = process
+        self._zookeepers = zookeepers if brokers > 1 else 0
+        self._each = each
         self._clock = clock
         self._own_directory: tempfile.TemporaryDirectory[str] | None = None
         self._given_directory = directory
         self._reserved: dict[int, socket.socket] = {}
         self._host: Host | None = None
         self._running: set[int] = set()
+        self._paused: set[int] = set()
         self._clients: WeakSet[Client] = WeakSet()
 
     # Where it is
@@ -154,8 +162,7 @@ class LocalCluster:
             host.start()
             self._host = host
             self._reserved = {each: reserve_port() for each in self.broker_ids}
-            for broker_id in self.broker_ids:
-                self.start_broker(broker_id)
+            self._start_brokers(self.broker_ids)
         except BaseException:
             self._stop_host()
             self._let_go()
@@ -172,11 +179,9 @@ class LocalCluster:
 
     def start_broker(self, broker_id: int) -> None:
         """One that was stopped or killed: with the same data, on the same port."""
-        host = self._started_host()
         if broker_id in self._running:
             raise RuntimeError(f"broker {broker_id} runs already")
-        host.start_broker(broker_id, self.port_of(broker_id), self._properties(broker_id))
-        self._running.add(broker_id)
+        self._start_brokers([broker_id])
 
     def stop_broker(self, broker_id: int) -> None:
         """A clean end."""
@@ -198,9 +203,36 @@ class LocalCluster:
         host = self._started_host()
         for each in self.broker_ids if broker_id is None else (broker_id,):
             if each in self._running:
-                self._running.discard(each)
+                self._leave(each)
                 host.stop_broker(each)
             self.start_broker(each)
+
+    def pause(self, broker_id: int | None = None) -> None:
+        """SIGSTOP: its connections stay, and it answers nobody until `resume`."""
+        broker_id = self._named(broker_id)
+        self._processes().broker(broker_id).pause()
+        self._paused.add(broker_id)
+
+    def resume(self, broker_id: int | None = None) -> None:
+        broker_id = self._named(broker_id)
+        self._processes().broker(broker_id).resume()
+        self._paused.discard(broker_id)
+
+    def expire(self, broker_id: int) -> None:
+        """End a thread's session on the metadata, as if nothing had been heard of it for long."""
+        self._thread().expire_session(broker_id)
+
+    @property
+    def zookeeper(self) -> ZooKeeperServer | ZooKeeperEnsemble:
+        """Where several processes meet: it can be killed, paused and started again."""
+        found = self._processes().zookeeper
+        if found is None:
+            raise RuntimeError("a single broker has no ZooKeeper")
+        return found
+
+    def log(self, broker_id: int | None = None) -> str:
+        """The end of what a process has said."""
+        return self._processes().broker(self._named(broker_id)).log()
 
     def broker(self, broker_id: int | None = None) -> Broker:
         """The broker itself, where it runs in a thread: look at it in `call`."""
@@ -302,12 +334,23 @@ class LocalCluster:
         if self._process:
             from ottla.testing.broker_processes import BrokerProcesses
 
-            return BrokerProcesses()
+            return BrokerProcesses(self._zookeepers)
         from ottla.testing.broker_thread import BrokerThread
 
         return BrokerThread(
             self._clock, journal=self.directory / JOURNAL if self._several else None
         )
+
+    def _start_brokers(self, broker_ids: Sequence[int]) -> None:
+        """When this returns, every broker knows of them."""
+        wanted = {each: (self.port_of(each), self._properties(each)) for each in broker_ids}
+        self._started_host().start_brokers(wanted)
+        self._running.update(broker_ids)
+        if self._several:
+            from ottla.testing.topics import wait_for_brokers
+
+            awake = [self.port_of(each) for each in sorted(self._running - self._paused)]
+            wait_for_brokers(awake, broker_ids)
 
     def _started_host(self) -> Host:
         if self._host is None:
@@ -322,6 +365,14 @@ class LocalCluster:
             raise RuntimeError("a broker in another process can't be looked into")
         return host
 
+    def _processes(self) -> BrokerProcesses:
+        from ottla.testing.broker_processes import BrokerProcesses
+
+        host = self._started_host()
+        if not isinstance(host, BrokerProcesses):
+            raise RuntimeError("a thread can't: LocalCluster(process=True) can")
+        return host
+
     def _named(self, broker_id: int | None) -> int:
         if broker_id is None and self._several:
             raise ValueError(f"which of the brokers {list(self.broker_ids)}?")
@@ -331,6 +382,7 @@ class LocalCluster:
         if broker_id not in self._running:
             raise RuntimeError(f"broker {broker_id} does not run")
         self._running.discard(broker_id)
+        self._paused.discard(broker_id)
 
     def _properties(self, broker_id: int) -> dict[str, str]:
         ours = {
@@ -338,12 +390,13 @@ class LocalCluster:
             "log.dirs": str(self.directory_of(broker_id)),
         }
         if self._several:
-            ours["node.id"] = str(broker_id)
-        return {**self._config, **ours}
+            ours |= {"node.id": str(broker_id), **self._started_host().properties}
+        return {**self._config, **ours, **(self._each(broker_id) if self._each else {})}
 
     def _stop_host(self) -> None:
         host, self._host = self._host, None
         self._running.clear()
+        self._paused.clear()
         if host is not None:
             host.stop()
 

@@ -54,6 +54,27 @@ def wait_for_topic(ports: Sequence[int], name: str) -> None:
             line.close()
 
 
+def wait_for_brokers(ports: Sequence[int], broker_ids: Sequence[int]) -> None:
+    """Until the brokers at these ports know that those are alive."""
+    deadline = time.monotonic() + TOPIC_S_MAX
+    for port in ports:
+        line = Line(HOST, port, settings={}, timeout_s=TOPIC_S_MAX)
+        try:
+            while missing := set(broker_ids) - _alive(line):
+                if time.monotonic() > deadline:
+                    message = f"brokers {sorted(missing)} are not known everywhere"
+                    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message)
+                time.sleep(LOOK_EVERY_S)
+        finally:
+            line.close()
+
+
+def _alive(line: Line) -> set[int]:
+    request = metadata.MetadataRequest([], allow_auto_topic_creation=False)
+    answer = line.call(request, ApiKey.METADATA, metadata.MetadataResponse)
+    return {each.node_id for each in answer.brokers}
+
+
 def _is_known(line: Line, name: str) -> bool:
     request = metadata.MetadataRequest(
         [metadata.MetadataRequestTopic(name=name)], allow_auto_topic_creation=False

@@ -113,6 +113,11 @@ class ZooKeeperServer:
         return port
 
     @property
+    def servers(self) -> list[ZooKeeperServer]:
+        """Itself, as an ensemble of one."""
+        return [self]
+
+    @property
     def connect(self) -> str:
         """For `zookeeper.connect`."""
         return f"{HOST}:{self.port}"
