@@ -29,13 +29,9 @@ LEFT_OUT = {
     "TestSSLConnection": "starts a broker of its own with TLS",
     "test_sasl_integration": "starts a broker of its own with SASL",
 }
-# Admin calls that this broker does not serve yet; most of them move and elect replicas.
+# Admin calls that this broker does not serve yet.
 NOT_SERVED_YET = {
-    "test_elect_leaders": "ElectLeaders (key 43)",
     "test_alter_replica_log_dirs": "AlterReplicaLogDirs (key 34)",
-    "test_alter_partition_reassignments": "AlterPartitionReassignments (key 45)",
-    "test_list_partition_reassignments": "ListPartitionReassignments (key 46)",
-    "test_list_config_resources": "ListConfigResources (key 74)",
 }
 # The suite expects an old broker to answer as old brokers did, not only to speak old versions.
 NOT_WHEN_OLD = {

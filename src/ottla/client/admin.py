@@ -1,4 +1,4 @@
-"""Admin: topics, configs, groups, transactions, quotas and users of a cluster.
+"""Admin: topics, configs, groups, transactions, quotas, users and brokers of a cluster.
 
     with Admin("localhost:9092") as admin:
         admin.topics.create("orders", partitions=3)
@@ -20,6 +20,7 @@ from ottla.client.groups import Groups
 from ottla.client.lines import Node, check
 from ottla.client.offsets import Offsets
 from ottla.client.quotas import Quotas
+from ottla.client.reassignments import Reassignments
 from ottla.client.record import TopicPartition
 from ottla.client.session import TIMEOUT_S, Session
 from ottla.client.shares import Shares
@@ -28,6 +29,10 @@ from ottla.client.transactions import Transactions
 from ottla.client.users import Users
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from ottla.wire.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
 
 
 @dataclass(slots=True, frozen=True)
@@ -68,6 +73,7 @@ class Admin:
         self.offsets = Offsets(session)
         self.quotas = Quotas(session)
         self.users = Users(session)
+        self.reassignments = Reassignments(session)
 
     def cluster(self) -> ClusterDescription:
         lines = self._session.lines
@@ -101,6 +107,13 @@ class Admin:
             )
             for each in answer.results
         ]
+
+    def unregister_broker(self, broker_id: int) -> None:
+        """Forget a broker that will not come back."""
+        answer = self._session.lines.call(
+            UnregisterBrokerRequest(broker_id), ApiKey.UNREGISTER_BROKER, UnregisterBrokerResponse
+        )
+        check(answer.error_code, answer.error_message)
 
     def close(self) -> None:
         self._session.close()

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from ottla.client.admin import Admin
 from ottla.client.configs import Config, ConfigSource
+from ottla.client.reassignments import Reassignment
+from ottla.client.record import TopicPartition
 from ottla.client.topics import PARTITIONS_PER_RESPONSE, PartitionDescription, TopicDescription
 from ottla.errors import ErrorCode, KafkaError
 
@@ -20,6 +22,9 @@ _SAID = frozenset(
         ConfigSource.STATIC_BROKER_CONFIG,
     }
 )
+
+
+Moving = dict[TopicPartition, Reassignment]
 
 
 @dataclass(slots=True, frozen=True)
@@ -41,6 +46,7 @@ def print_topics(
     topics = [each for each in described.values() if isinstance(each, TopicDescription)]
     configs = admin.configs.describe_topics([each.name for each in topics])
     live = {node.id for node in admin.cluster().nodes}
+    moving = _reassignments(admin, topics)
     for topic in topics:
         own = configs[topic.name]
         if isinstance(own, KafkaError):
@@ -49,17 +55,21 @@ def print_topics(
             raise own
         said = [each for each in own if each.source in _SAID]
         if shown.report is None and (said or not shown.overrides_only):
-            print(topic_line(topic, said))
+            print(topic_line(topic, said, moving))
         if not shown.overrides_only:
             needed = min_insync_replicas(own)
             for part in topic.partitions:
-                if shown.report is None or is_in(part, shown.report, needed, live):
-                    print(partition_line(topic.name, part))
+                move = moving.get(TopicPartition(topic.name, part.partition))
+                if shown.report is None or is_in(part, shown.report, needed, live, move):
+                    print(partition_line(topic.name, part, move))
 
 
-def topic_line(topic: TopicDescription, configs: Iterable[Config]) -> str:
+def topic_line(topic: TopicDescription, configs: Iterable[Config], moving: Moving) -> str:
     topic_id = base64.urlsafe_b64encode(topic.topic_id).decode().rstrip("=")
-    factor = len(topic.partitions[0].replicas) if topic.partitions else 0
+    factor = 0
+    if topic.partitions:
+        first = topic.partitions[0]
+        factor = _factor(first, moving.get(TopicPartition(topic.name, first.partition)))
     said = ",".join(f"{each.name}={each.value}" for each in configs)
     return (
         f"Topic: {topic.name}\tTopicId: {topic_id}\tPartitionCount: {len(topic.partitions)}"
@@ -67,20 +77,29 @@ def topic_line(topic: TopicDescription, configs: Iterable[Config]) -> str:
     )
 
 
-def partition_line(topic: str, part: PartitionDescription) -> str:
+def partition_line(topic: str, part: PartitionDescription, move: Reassignment | None) -> str:
     leader = str(part.leader) if part.leader >= 0 else "none"
     elr = "N/A" if part.elr is None else _ids(part.elr)
     last = "N/A" if part.last_known_elr is None else _ids(part.last_known_elr)
+    moves = ""
+    if move is not None:
+        moves = f"\tAdding Replicas: {_ids(move.adding)}\tRemoving Replicas: {_ids(move.removing)}"
     return (
         f"\tTopic: {topic}\tPartition: {part.partition}\tLeader: {leader}"
-        f"\tReplicas: {_ids(part.replicas)}\tIsr: {_ids(part.isr)}\tElr: {elr}"
+        f"\tReplicas: {_ids(part.replicas)}\tIsr: {_ids(part.isr)}{moves}\tElr: {elr}"
         f"\tLastKnownElr: {last}"
     )
 
 
-def is_in(part: PartitionDescription, report: str, needed: int, live: set[int]) -> bool:
+def is_in(
+    part: PartitionDescription,
+    report: str,
+    needed: int,
+    live: set[int],
+    move: Reassignment | None,
+) -> bool:
     if report == "under-replicated-partitions":
-        return len(part.isr) < len(part.replicas)
+        return len(part.isr) < _factor(part, move)
     if report == "unavailable-partitions":
         return part.leader not in live
     if report == "under-min-isr-partitions":
@@ -94,6 +113,22 @@ def min_insync_replicas(configs: Iterable[Config]) -> int:
         if each.name == "min.insync.replicas":
             return int(each.value or 1)
     return 1
+
+
+def _factor(part: PartitionDescription, move: Reassignment | None) -> int:
+    """Replicas that are only being added don't count yet."""
+    return len(part.replicas) - (len(move.adding) if move is not None else 0)
+
+
+def _reassignments(admin: Admin, topics: Iterable[TopicDescription]) -> Moving:
+    """What moves; nothing where a cluster does not tell."""
+    places = [
+        TopicPartition(each.name, part.partition) for each in topics for part in each.partitions
+    ]
+    try:
+        return admin.reassignments.list(places)
+    except KafkaError:
+        return {}
 
 
 def _ids(brokers: Iterable[int]) -> str:

@@ -1,0 +1,116 @@
+"""The files of kafka-reassign-partitions: which topics to move, and where partitions shall be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ottla.cli.kafka.tool import ToolError
+from ottla.client.record import TopicPartition
+
+VERSION: Final = 1
+ANY_LOG_DIR: Final = "any"
+
+Assignment = dict[TopicPartition, list[int]]
+
+
+def read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        raise ToolError(f"Unable to read file {path}") from None
+
+
+def format_assignment(assignment: Mapping[TopicPartition, Sequence[int]]) -> str:
+    """One line, as Kafka prints it, and reads it again."""
+    partitions = [
+        {
+            "topic": place.topic,
+            "partition": place.partition,
+            "replicas": list(replicas),
+            "log_dirs": [ANY_LOG_DIR] * len(replicas),
+        }
+        for place, replicas in sorted(assignment.items())
+    ]
+    return json.dumps({"version": VERSION, "partitions": partitions}, separators=(",", ":"))
+
+
+def parse_topics(text: str) -> list[str]:
+    """`{"topics": [{"topic": "orders"}], "version": 1}`."""
+    data = _object(text)
+    topics = [_field(each, "topic", str) for each in data.get("topics", [])]
+    twice = sorted({each for each in topics if topics.count(each) > 1})
+    if twice:
+        shown = ", ".join(twice)
+        raise ToolError(f"List of topics to reassign contains duplicate entries: [{shown}]")
+    return topics
+
+
+def parse_assignment(text: str) -> list[tuple[TopicPartition, list[int]]]:
+    """Partitions with their replicas; what is named twice is there twice."""
+    found = []
+    for each in _object(text).get("partitions", []):
+        place = TopicPartition(_field(each, "topic", str), _field(each, "partition", int))
+        replicas = _field(each, "replicas", list)
+        dirs = each.get("log_dirs", [ANY_LOG_DIR] * len(replicas))
+        if len(dirs) != len(replicas):
+            raise ToolError(
+                f"Size of replicas list {replicas} is different from size of log dirs list {dirs}"
+                f" for partition {place}"
+            )
+        if any(name != ANY_LOG_DIR for name in dirs):
+            raise ToolError(
+                f"{place}: a replica can't be moved to a log directory of choice, only to a"
+                ' broker: its log_dirs must be "any"'
+            )
+        found.append((place, [int(broker) for broker in replicas]))
+    return found
+
+
+def check_assignment(found: list[tuple[TopicPartition, list[int]]]) -> Assignment:
+    """What can be executed: each partition once, each with different replicas."""
+    if not found:
+        raise ToolError("Partition reassignment list cannot be empty")
+    if any(not replicas for _, replicas in found):
+        raise ToolError("Partition replica list cannot be empty")
+    places = [place for place, _ in found]
+    twice = sorted({place for place in places if places.count(place) > 1})
+    if twice:
+        shown = ",".join(map(str, twice))
+        raise ToolError(f"Partition reassignment contains duplicate topic partitions: {shown}")
+    doubles = [
+        f"{place} contains multiple entries for {_ids(again)}"
+        for place, replicas in found
+        if (again := sorted({each for each in replicas if replicas.count(each) > 1}))
+    ]
+    if doubles:
+        shown = ". ".join(doubles)
+        raise ToolError(f"Partition replica lists may not contain duplicate entries: {shown}")
+    return dict(found)
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except ValueError:
+        raise ToolError("The input string is not a valid JSON") from None
+    if not isinstance(data, dict):
+        raise ToolError(f"Expected JSON object, received {text.strip()}")
+    version = data.get("version", VERSION)
+    if version != VERSION:
+        raise ToolError(f"Not supported version field value {version}")
+    return data
+
+
+def _field(data: Any, name: str, kind: type) -> Any:
+    if not isinstance(data, dict) or name not in data:
+        raise ToolError(f"No such field exists: `{name}`")
+    if not isinstance(data[name], kind) or isinstance(data[name], bool):
+        raise ToolError(f"Expected `{kind.__name__}` value for `{name}`, received {data[name]}")
+    return data[name]
