@@ -48,7 +48,7 @@ from ottla.cluster.image import Partition as PartitionImage
 from ottla.cluster.membership import cluster_id
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.settings import Settings
-from ottla.cluster.store import MetaStore, StoreError
+from ottla.cluster.store import MetaStore, SessionState, StoreError
 from ottla.config import Listener, ServerConfig, advertise
 from ottla.coordinator.keys import OFFSETS_TOPIC
 from ottla.coordinator.share.records import STATE_TOPIC
@@ -122,6 +122,12 @@ class Broker:
     def image(self) -> Image:
         """The cluster as it is now."""
         return self.metadata.image
+
+    @property
+    def session_state(self) -> SessionState | None:
+        """How ZooKeeper is reached; None where the metadata is our own."""
+        found: SessionState | None = getattr(self._meta_store, "session_state", None)
+        return found
 
     @property
     def port(self) -> int:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from ottla.cluster.changes import Changes
@@ -100,6 +100,14 @@ class Hold(Protocol):
     lost: asyncio.Event
 
     async def release(self) -> None: ...
+
+
+class SessionState(NamedTuple):
+    """How a store that is elsewhere is reached, for those who watch."""
+
+    state: str
+    disconnects: int
+    expiries: int
 
 
 class MetaStore(Protocol):

@@ -28,6 +28,7 @@ from ottla.cluster.store import (
     Delete,
     Entry,
     Put,
+    SessionState,
     StoreError,
     Write,
     check_key,
@@ -86,6 +87,11 @@ class ZooKeeperStore:
             await store.close()
             raise
         return store
+
+    @property
+    def session_state(self) -> SessionState:
+        mirror = self._mirror
+        return SessionState(mirror.state, mirror.disconnects, mirror.expiries)
 
     async def get(self, key: str) -> Entry | None:
         await self._mirror.catch_up()

@@ -59,6 +59,9 @@ class Mirror:
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: StoreError | None = None
         self._closed = False
+        self.state = LOST
+        self.disconnects = 0
+        self.expiries = 0
 
     async def close(self) -> None:
         self._closed = True
@@ -129,6 +132,7 @@ class Mirror:
             return
         self._ready.clear()
         self._connection += 1
+        self._note(state)
         if state == CONNECTED:
             self._run(self._resume(self._connection))
         elif self.client.refused:
@@ -141,6 +145,12 @@ class Mirror:
             self._on_lost()
         else:
             log.warning("the connection to ZooKeeper is lost; %s is tried again", self._connect)
+
+    def _note(self, state: str) -> None:
+        """For those who watch."""
+        self.disconnects += self.state == CONNECTED and state != CONNECTED
+        self.expiries += state == LOST
+        self.state = state
 
     def _on_event(self, path: str) -> None:
         if not path.startswith(self._root + "/"):

@@ -123,6 +123,7 @@ class Following:
         self.leader_id = leader_id
         self.limits = limits
         self._throttle = throttle
+        self.bytes_taken = 0  # of records, for those who watch
         self._followed: dict[Key, Followed] = {}
         self._changed: dict[Key, Followed] = {}  # those whose wish may be another than was asked
         self._forgotten: dict[Key, None] = {}  # in the session, and no longer wanted there
@@ -281,6 +282,7 @@ class Following:
             log.error("%s: cannot follow: %s", followed.partition.name, error)
             self._rest(key, followed, now_ms)
             return False
+        self.bytes_taken += len(data.records) if data.records else 0
         followed.backoff_ms = 0
         if self._throttle(followed.partition, len(data.records or b""), now_ms):
             self._put_to_rest(key, followed, now_ms + THROTTLED_MS)

@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ottla.cluster.image import Image
-from ottla.metrics import Family, gauge
+from ottla.cluster.store import SessionState
+from ottla.metrics import Family, by_label, counter, gauge
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+
+SESSION_STATES = ("CONNECTED", "SUSPENDED", "LOST")
 
 
 def families(broker: Broker) -> Iterator[Family]:
@@ -38,3 +41,25 @@ def families(broker: Broker) -> Iterator[Family]:
         ),
     ):
         yield gauge(f"{name}_{field}", help, value)
+
+
+def session_families(session: SessionState) -> Iterator[Family]:
+    """Of a broker whose metadata is in ZooKeeper."""
+    name = "kafka_server_sessionexpirelistener"
+    yield by_label(
+        f"{name}_sessionstate",
+        "gauge",
+        "1 for the state of the ZooKeeper session: CONNECTED, SUSPENDED or LOST.",
+        "state",
+        [(each, int(each == session.state)) for each in SESSION_STATES],
+    )
+    yield counter(
+        f"{name}_zookeeperdisconnects_total",
+        "Connections to ZooKeeper that were lost.",
+        session.disconnects,
+    )
+    yield counter(
+        f"{name}_zookeeperexpires_total",
+        "Sessions that were lost: the broker led nothing until it had a new one.",
+        session.expiries,
+    )

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import ottla
-from ottla.broker.metrics import cluster, coordinators, partitions, process
+from ottla.broker.metrics import cluster, coordinators, partitions, process, replication
 from ottla.broker.metrics.changes import Changes
 from ottla.broker.metrics.requests import Metered
 from ottla.metrics import CONTENT_TYPE, Family, Sample, gauge, lines
@@ -64,7 +64,10 @@ class Metrics:
         yield from partitions.families(broker)
         if self._changes is not None:
             yield from self._changes.families()
+        yield from replication.families(broker)
         yield from cluster.families(broker)
+        if broker.session_state is not None:
+            yield from cluster.session_families(broker.session_state)
         yield from self.app.families()
         yield from coordinators.families(broker)
         yield from process.families()
