@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.processes import run_tool
@@ -23,7 +24,7 @@ JARS = REPOSITORY / ".cache" / f"kafka-{KAFKA_VERSION}"
 SETUP = [str(REPOSITORY / "tools" / "setup_test_clients.sh"), "--maven"]
 FORMAT_TIMEOUT_S = 60.0
 
-BROKER_HEAP = ("-Xmx1G", "-Xms1G")
+BROKER_HEAP = "1G"
 TOOL_HEAP = ("-Xmx512M",)
 PERFORMANCE_FLAGS = (
     "-server",
@@ -103,11 +104,12 @@ def tool_command(main_class: str, *arguments: str) -> list[str]:
     return [java(), *TOOL_HEAP, *PERFORMANCE_FLAGS, "-cp", f"{JARS}/*", main_class, *arguments]
 
 
-def server_command(directory: Path) -> list[str]:
+def server_command(directory: Path, *, heap: str = BROKER_HEAP) -> list[str]:
     """kafka.Kafka on the properties that `format_storage` wrote."""
     return [
         java(),
-        *BROKER_HEAP,
+        f"-Xmx{heap}",
+        f"-Xms{heap}",
         *PERFORMANCE_FLAGS,
         f"-Xlog:gc*:file={directory}/gc.log:time,tags:filecount=10,filesize=100M",
         f"-Dkafka.logs.dir={directory}",
@@ -119,27 +121,46 @@ def server_command(directory: Path) -> list[str]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """Nodes that are broker and controller at once: id -> port of the controller."""
+
+    cluster_id: str
+    controller_ports: Mapping[int, int]
+
+    @property
+    def voters(self) -> str:
+        ports = self.controller_ports.items()
+        return ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in ports)
+
+
+def new_quorum(controller_ports: Mapping[int, int]) -> Quorum:
+    raw = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()
+    return Quorum(raw.rstrip("=").replace("-", "A"), controller_ports)
+
+
 def format_storage(
-    directory: Path, *, ports: tuple[int, int], overrides: Mapping[str, str]
+    directory: Path, *, port: int, quorum: Quorum, overrides: Mapping[str, str], node_id: int = 1
 ) -> None:
     """Writes the properties and formats the data directory, which Kafka wants before any start."""
     properties = directory / "server.properties"
-    lines = {**server_properties(directory, ports=ports), **overrides}
+    lines = {**server_properties(directory, node_id, port=port, quorum=quorum), **overrides}
     properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
     (directory / "log4j2.properties").write_text(LOG4J_PROPERTIES.format(level="INFO"))
-    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
     command = tool_command(
-        "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)
+        "kafka.tools.StorageTool", "format", "-t", quorum.cluster_id, "-c", str(properties)
     )
     run_tool(command, timeout_s=FORMAT_TIMEOUT_S)
 
 
-def server_properties(directory: Path, *, ports: tuple[int, int]) -> dict[str, str]:
-    port, controller_port = ports
+def server_properties(
+    directory: Path, node_id: int, *, port: int, quorum: Quorum
+) -> dict[str, str]:
+    controller_port = quorum.controller_ports[node_id]
     return {
         "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "node.id": str(node_id),
+        "controller.quorum.voters": quorum.voters,
         "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "controller.listener.names": "CONTROLLER",

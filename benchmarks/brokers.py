@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from benchmarks import apache_kafka, frames
 from benchmarks.processes import Spawned, spawn
@@ -17,6 +18,7 @@ from benchmarks.raw_load import call, connect
 OTTLA = "ottla"
 KAFKA = "kafka"
 NAMES = (OTTLA, KAFKA)
+HOST = "127.0.0.1"
 START_TIMEOUT_S = 120.0
 RETRY_S = 0.002
 FIRST_TOPIC = "first-record"
@@ -24,6 +26,19 @@ FIRST_TOPIC = "first-record"
 # one measurement must not be written back to the disk during the next one. And a new group waits
 # for 3 s by Kafka's default, for nothing by ours: that would be a comparison of two defaults.
 OVERRIDES = {"log.segment.delete.delay.ms": "500", "group.initial.rebalance.delay.ms": "0"}
+
+
+class Target(Protocol):
+    """What a load is put on: one broker or a cluster of them."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    @property
+    def pids(self) -> list[int]: ...
 
 
 class StartError(Exception):
@@ -42,6 +57,14 @@ class Broker:
     @property
     def pid(self) -> int:
         return self.server.pid
+
+    @property
+    def pids(self) -> list[int]:
+        return [self.pid]
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{HOST}:{self.port}"
 
     def stop(self) -> None:
         self.server.stop()
@@ -90,9 +113,9 @@ def start_broker(
     directory.mkdir(parents=True)
     port = free_port()
     if name == KAFKA:
-        ports = (port, free_port())
+        quorum = apache_kafka.new_quorum({1: free_port()})
         changes = {**OVERRIDES, **(overrides or {})}
-        apache_kafka.format_storage(directory, ports=ports, overrides=changes)
+        apache_kafka.format_storage(directory, port=port, quorum=quorum, overrides=changes)
     command = commands[name](directory, port)
     if name == OTTLA:
         for item in (overrides or {}).items():

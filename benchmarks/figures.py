@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from types import TracebackType
 
-from benchmarks.brokers import Broker
+from benchmarks.brokers import Target
 from benchmarks.processes import cpu_seconds
 
 
@@ -28,15 +28,15 @@ def cost(name: str, unit: str, value: float, *, cpu_us: float | None = None) -> 
 
 
 class Meter:
-    """The broker's CPU seconds between entry and exit: on a noisy machine a steadier figure than
-    the clock on the wall."""
+    """The CPU seconds of a broker, or of a whole cluster, between entry and exit: on a noisy
+    machine a steadier figure than the clock on the wall."""
 
-    def __init__(self, broker: Broker) -> None:
-        self.pid = broker.pid
+    def __init__(self, target: Target) -> None:
+        self.pids = target.pids
         self.cpu_s = 0.0
 
     def __enter__(self) -> Meter:
-        self._before = cpu_seconds(self.pid)
+        self._before = self._used_s()
         return self
 
     def __exit__(
@@ -45,7 +45,10 @@ class Meter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.cpu_s = cpu_seconds(self.pid) - self._before
+        self.cpu_s = self._used_s() - self._before
+
+    def _used_s(self) -> float:
+        return sum(cpu_seconds(pid) for pid in self.pids)
 
     def us_per(self, count: float) -> float:
         return self.cpu_s * 1e6 / count if count else 0.0

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from benchmarks.apache_kafka import tool_command
-from benchmarks.brokers import Broker
+from benchmarks.brokers import Target
 from benchmarks.processes import ToolError, finish_tool, run_tool, started_tool
 from benchmarks.topics import wait_for_group
 
@@ -51,46 +51,58 @@ class EndToEnd:
 
 
 def producer_command(
-    broker: Broker, topic: str, *, payloads: Path, count: int, warm_up_count: int
+    broker: Target,
+    topic: str,
+    *,
+    payloads: Path,
+    count: int,
+    warm_up_count: int,
+    acks: str = "1",
 ) -> list[str]:
     """Payloads come from a file: made one random byte at a time, as --record-size does, they would
     cost the tool more than the broker spends on them."""
     warm_up = ["--warmup-records", str(warm_up_count)] if warm_up_count else []
     return tool_command(
         "org.apache.kafka.tools.ProducerPerformance",
-        *("--bootstrap-server", f"127.0.0.1:{broker.port}", "--topic", topic),
+        *("--bootstrap-server", broker.bootstrap, "--topic", topic),
         *("--num-records", str(count + warm_up_count), *warm_up),
         *("--throughput", "-1", "--payload-file", str(payloads)),
-        *("--command-property", "acks=1"),
+        *("--command-property", f"acks={acks}"),
     )
 
 
-def consumer_command(broker: Broker, topic: str, *, count: int, group: str) -> list[str]:
+def consumer_command(broker: Target, topic: str, *, count: int, group: str) -> list[str]:
     return tool_command(
         "org.apache.kafka.tools.ConsumerPerformance",
-        *("--bootstrap-server", f"127.0.0.1:{broker.port}", "--topic", topic),
+        *("--bootstrap-server", broker.bootstrap, "--topic", topic),
         *("--num-records", str(count), "--group", group, "--timeout", str(CONSUMER_SILENCE_MS)),
         *("--date-format", DATE_FORMAT, "--hide-header"),
     )
 
 
 def produce(
-    broker: Broker, topic: str, *, payloads: Path, count: int, warm_up_count: int = 0
+    broker: Target,
+    topic: str,
+    *,
+    payloads: Path,
+    count: int,
+    warm_up_count: int = 0,
+    acks: str = "1",
 ) -> Produced:
     command = producer_command(
-        broker, topic, payloads=payloads, count=count, warm_up_count=warm_up_count
+        broker, topic, payloads=payloads, count=count, warm_up_count=warm_up_count, acks=acks
     )
     return parse_produced(run_tool(command, timeout_s=TOOL_TIMEOUT_S).output)
 
 
-def consume(broker: Broker, topic: str, *, count: int, group: str) -> Consumed:
+def consume(broker: Target, topic: str, *, count: int, group: str) -> Consumed:
     command = consumer_command(broker, topic, count=count, group=group)
     consumed = parse_consumed(run_tool(command, timeout_s=TOOL_TIMEOUT_S).output)
     return _whole(consumed, count)
 
 
 def produce_and_consume(
-    broker: Broker, topic: str, *, payloads: Path, count: int
+    broker: Target, topic: str, *, payloads: Path, count: int
 ) -> tuple[Produced, Consumed]:
     """Both at once: the producer starts when the consumer's group stands and waits for records."""
     group = f"{topic}-group"
@@ -104,10 +116,10 @@ def produce_and_consume(
     return produced, _whole(consumed, count)
 
 
-def end_to_end(broker: Broker, topic: str, *, count: int, size: int) -> EndToEnd:
+def end_to_end(broker: Target, topic: str, *, count: int, size: int) -> EndToEnd:
     command = tool_command(
         "org.apache.kafka.tools.EndToEndLatency",
-        *("--bootstrap-server", f"127.0.0.1:{broker.port}", "--topic", topic),
+        *("--bootstrap-server", broker.bootstrap, "--topic", topic),
         *("--num-records", str(count), "--producer-acks", "1", "--record-size", str(size)),
     )
     return parse_end_to_end(run_tool(command, timeout_s=TOOL_TIMEOUT_S).output)

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, ConsumerGroupState, KafkaException, TopicP
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from benchmarks.brokers import Broker
+from benchmarks.brokers import Broker, Target
 
 REQUEST_TIMEOUT_S = 30.0
 FILES_GONE_TIMEOUT_S = 5.0
@@ -20,7 +20,7 @@ _numbers = itertools.count(1)
 
 
 def create_topic(
-    broker: Broker, purpose: str, *, partitions: int = 1, config: dict[str, str] | None = None
+    broker: Target, purpose: str, *, partitions: int = 1, config: dict[str, str] | None = None
 ) -> str:
     topic = f"bench-{purpose}-{next(_numbers)}"
     new = NewTopic(topic, partitions, 1, config=config or {})
@@ -56,11 +56,11 @@ def topic_for(broker: Broker, purpose: str, *, partitions: int = 1) -> Generator
         delete_topic(broker, topic)
 
 
-def admin(broker: Broker) -> AdminClient:
-    return AdminClient({"bootstrap.servers": f"127.0.0.1:{broker.port}", "log_level": 3})
+def admin(broker: Target) -> AdminClient:
+    return AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 3})
 
 
-def wait_for_group(broker: Broker, group: str) -> None:
+def wait_for_group(broker: Target, group: str) -> None:
     """Until every member of the group has its partitions."""
     client = admin(broker)
     deadline = time.monotonic() + REQUEST_TIMEOUT_S
@@ -75,9 +75,7 @@ def wait_for_group(broker: Broker, group: str) -> None:
 
 def first_timestamp_ms(broker: Broker, topic: str) -> int:
     """When the first record of partition 0 was made: the moment a producer began."""
-    consumer = Consumer(
-        {"bootstrap.servers": f"127.0.0.1:{broker.port}", "group.id": f"{topic}-first"}
-    )
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": f"{topic}-first"})
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
         message = consumer.poll(REQUEST_TIMEOUT_S)

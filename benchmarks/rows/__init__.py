@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.bench import OwnRow, SharedRow
+from benchmarks.rows.cluster import CatchUp, FailoverTime, ManyPartitions, Replicated
 from benchmarks.rows.compaction import Compaction
 from benchmarks.rows.connections import ActiveConnections, IdleConnections
 from benchmarks.rows.growth import Growth
@@ -44,6 +45,10 @@ def own_rows() -> dict[str, list[OwnRow]]:
         "start": [Start()],
         "spark": [SparkJobs(), SparkLatency()],
         "spark-start": [SparkStart()],
+        "replicated": [Replicated()],
+        "catch-up": [CatchUp()],
+        "failover": [FailoverTime()],
+        "partitions": [ManyPartitions()],
         "growth": [Growth()],
     }
 
