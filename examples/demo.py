@@ -26,9 +26,9 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from ottla.client import Producer
-from ottla.spark.sql.engine import Engine
+from ottla.spark.sql.engine.engine import Engine
+from ottla.spark.sql.engine.workers import Workers
 from ottla.spark.sql.settings import Settings
-from ottla.spark.sql.workers import Workers
 from ottla.testing import LocalCluster
 
 STATEMENTS = """\

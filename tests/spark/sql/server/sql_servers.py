@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from ottla.spark.sql.engine import Engine
+from ottla.spark.sql.engine.engine import Engine
+from ottla.spark.sql.engine.workers import Workers
 from ottla.spark.sql.server.app import make_app
 from ottla.spark.sql.server.serving import Serving
 from ottla.spark.sql.settings import Settings
-from ottla.spark.sql.workers import Workers
 from ottla.testing import LocalCluster
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.spark.sql.engine import Engine
+from ottla.spark.sql.engine.engine import Engine
 from ottla.spark.sql.errors import SqlError
 from ottla.spark.sql.server.process import run_file
 from ottla.spark.sql.settings import Settings

@@ -12,10 +12,10 @@ import pytest
 from sql_servers import ksql, pulled, running, until
 
 from ottla.client import Consumer
-from ottla.spark.sql.engine import Engine
+from ottla.spark.sql.engine.engine import Engine
+from ottla.spark.sql.engine.workers import Workers
 from ottla.spark.sql.server.process import run_file
 from ottla.spark.sql.settings import Settings
-from ottla.spark.sql.workers import Workers
 from ottla.testing import LocalCluster
 
 if TYPE_CHECKING:

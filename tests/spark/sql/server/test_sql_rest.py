@@ -8,7 +8,7 @@ import httpx
 import pytest
 from sql_servers import ksql, ksql_error, running
 
-from ottla.spark.sql.commands import Command, CommandTopic
+from ottla.spark.sql.engine.commands import Command, CommandTopic
 from ottla.testing import LocalCluster
 
 ORDERS = (

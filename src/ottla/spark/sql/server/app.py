@@ -16,11 +16,11 @@ from starlette.websockets import WebSocket
 
 import ottla
 from ottla.errors import KafkaError
-from ottla.spark.sql.changes import State
-from ottla.spark.sql.engine import Engine
-from ottla.spark.sql.entities import current_status
+from ottla.spark.sql.engine.changes import State
+from ottla.spark.sql.engine.engine import Engine
+from ottla.spark.sql.engine.entities import current_status
+from ottla.spark.sql.engine.follower import Outcome
 from ottla.spark.sql.errors import SqlCode, SqlError
-from ottla.spark.sql.follower import Outcome
 from ottla.spark.sql.server.inserts import inserts_stream
 from ottla.spark.sql.server.requests import (
     Threads,

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from ottla.spark.sql.answer import Answer, Row
+from ottla.spark.sql.engine.answer import Answer, Row
 
 
 def dumps(value: Any) -> bytes:

@@ -8,7 +8,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ottla.spark.sql.engine import Engine
+from ottla.spark.sql.engine.engine import Engine
 from ottla.spark.sql.errors import SqlCode, SqlError
 from ottla.spark.sql.server.encoding import dumps
 from ottla.spark.sql.server.flow import Flow

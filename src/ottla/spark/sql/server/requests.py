@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ottla.errors import KafkaError
-from ottla.spark.sql.entities import error_entity
+from ottla.spark.sql.engine.entities import error_entity
 from ottla.spark.sql.errors import SqlCode, SqlError
 from ottla.spark.sql.server.encoding import dumps
 

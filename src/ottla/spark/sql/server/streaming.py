@@ -13,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from ottla.spark.sql.answer import Answer
-from ottla.spark.sql.engine import Engine
-from ottla.spark.sql.entities import error_entity
+from ottla.spark.sql.engine.answer import Answer
+from ottla.spark.sql.engine.engine import Engine
+from ottla.spark.sql.engine.entities import error_entity
 from ottla.spark.sql.errors import SqlCode, SqlError
 from ottla.spark.sql.server import encoding
 from ottla.spark.sql.server.encoding import dumps

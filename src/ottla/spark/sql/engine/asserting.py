@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from ottla.spark.sql.cluster import Cluster
-from ottla.spark.sql.entities import Entity, entity
+from ottla.spark.sql.engine.cluster import Cluster
+from ottla.spark.sql.engine.entities import Entity, entity
 from ottla.spark.sql.errors import SqlError
 from ottla.spark.sql.syntax.statements import AssertTopic
 

@@ -9,8 +9,8 @@ import pytest
 
 from ottla.client import Record
 from ottla.errors import KafkaError
-from ottla.spark.sql.commands import COMMAND_BYTES_MAX, Command, CommandTopic, Read, read
-from ottla.spark.sql.lease import Lease
+from ottla.spark.sql.engine.commands import COMMAND_BYTES_MAX, Command, CommandTopic, Read, read
+from ottla.spark.sql.engine.lease import Lease
 from ottla.testing import LocalCluster
 
 CREATE = Command("stream/`A`/create", "CREATE STREAM A ...;", {"auto.offset.reset": "earliest"})

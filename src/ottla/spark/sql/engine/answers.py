@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ottla.spark.sql import entities
 from ottla.spark.sql.catalog import PersistentQuery, schema_text
-from ottla.spark.sql.changes import State
-from ottla.spark.sql.cluster import Cluster
-from ottla.spark.sql.entities import Entity, entity
+from ottla.spark.sql.engine import entities
+from ottla.spark.sql.engine.changes import State
+from ottla.spark.sql.engine.cluster import Cluster
+from ottla.spark.sql.engine.entities import Entity, entity
 from ottla.spark.sql.errors import SqlError
 from ottla.spark.sql.functions import BUILTIN
 from ottla.spark.sql.plan.explain import describe as explain

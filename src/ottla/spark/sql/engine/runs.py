@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
-from ottla.spark.sql.changes import State
+from ottla.spark.sql.engine.changes import State
 from ottla.spark.sql.plan.stages import Plan
 
 RETRY_S: Final = 5.0

@@ -15,9 +15,9 @@ from enum import StrEnum
 from typing import Final
 
 from ottla.errors import KafkaError
-from ottla.spark.sql.changes import Around, Change, Failure, State, change, failed_query
-from ottla.spark.sql.commands import Command, CommandTopic, Read, read
 from ottla.spark.sql.definitions import PartitionCount
+from ottla.spark.sql.engine.changes import Around, Change, Failure, State, change, failed_query
+from ottla.spark.sql.engine.commands import Command, CommandTopic, Read, read
 from ottla.spark.sql.errors import SqlError
 from ottla.spark.sql.syntax import parse
 from ottla.spark.sql.syntax.statements import Statement

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.spark.sql.answers import NO_CONNECT
+from ottla.spark.sql.engine.answers import NO_CONNECT
 from ottla.spark.sql.errors import SqlCode, SqlError
 from ottla.spark.sql.syntax.statements import (
     AlterSystem,

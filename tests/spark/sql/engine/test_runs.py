@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ottla.spark.sql import runs as module
-from ottla.spark.sql.changes import Around, State, change
+from ottla.spark.sql.engine import runs as module
+from ottla.spark.sql.engine.changes import Around, State, change
+from ottla.spark.sql.engine.runs import Runs
 from ottla.spark.sql.plan.stages import Plan
-from ottla.spark.sql.runs import Runs
 from ottla.spark.sql.syntax import parse
 
 SETTLE_S = 10.0

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from ottla.spark.sql.catalog import schema_text
-from ottla.spark.sql.changes import Around, Change, State, change, command_id
-from ottla.spark.sql.commands import Command, Read
+from ottla.spark.sql.engine.changes import Around, Change, State, change, command_id
+from ottla.spark.sql.engine.commands import Command, Read
+from ottla.spark.sql.engine.follower import Outcome, Status, carry_out
 from ottla.spark.sql.errors import SqlError
-from ottla.spark.sql.follower import Outcome, Status, carry_out
 from ottla.spark.sql.syntax import parse
 
 TOPICS = {"orders": 3, "users": 1}

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.spark.sql import lease as module
-from ottla.spark.sql.lease import Lease
+from ottla.spark.sql.engine import lease as module
+from ottla.spark.sql.engine.lease import Lease
 from ottla.testing import LocalCluster
 
 WAIT_S = 30.0

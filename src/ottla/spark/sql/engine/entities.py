@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ottla.spark.sql.catalog import Catalog, Source
-from ottla.spark.sql.cluster import TopicFacts
+from ottla.spark.sql.engine.cluster import TopicFacts
 from ottla.spark.sql.errors import SqlError
 from ottla.spark.sql.schema import Column, Role, Schema
 from ottla.spark.sql.syntax.statements import SourceKind

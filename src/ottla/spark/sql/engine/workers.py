@@ -12,9 +12,16 @@ from ottla.client import Producer
 from ottla.client.delivery import Setting
 from ottla.spark import session
 from ottla.spark.rows import tell_bad
-from ottla.spark.sql.answer import LIMIT_REACHED, ROWS_PER_TAKE, Answer, Finished, Row, new_query_id
-from ottla.spark.sql.answers import QueryFacts
 from ottla.spark.sql.catalog import Catalog, Source
+from ottla.spark.sql.engine.answer import (
+    LIMIT_REACHED,
+    ROWS_PER_TAKE,
+    Answer,
+    Finished,
+    Row,
+    new_query_id,
+)
+from ottla.spark.sql.engine.answers import QueryFacts
 from ottla.spark.sql.errors import SqlCode, SqlError
 from ottla.spark.sql.expressions.constants import converted
 from ottla.spark.sql.insert import Inserts, Record

@@ -15,21 +15,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.spark.sql import answers
-from ottla.spark.sql.answer import Answer
-from ottla.spark.sql.answers import Asked, QueryFacts
-from ottla.spark.sql.asserting import assert_topic
-from ottla.spark.sql.changes import CHANGING, Around, Change, State, change, command_id
-from ottla.spark.sql.cluster import Cluster
-from ottla.spark.sql.commands import Command, CommandTopic
-from ottla.spark.sql.entities import Entity, current_status, entity, warning
+from ottla.spark.sql.engine import answers
+from ottla.spark.sql.engine.answer import Answer
+from ottla.spark.sql.engine.answers import Asked, QueryFacts
+from ottla.spark.sql.engine.asserting import assert_topic
+from ottla.spark.sql.engine.changes import CHANGING, Around, Change, State, change, command_id
+from ottla.spark.sql.engine.cluster import Cluster
+from ottla.spark.sql.engine.commands import Command, CommandTopic
+from ottla.spark.sql.engine.entities import Entity, current_status, entity, warning
+from ottla.spark.sql.engine.follower import Follower, Outcome, Status
+from ottla.spark.sql.engine.lease import Lease
+from ottla.spark.sql.engine.refusals import refused
+from ottla.spark.sql.engine.runs import Runs
 from ottla.spark.sql.errors import SqlCode, SqlError
-from ottla.spark.sql.follower import Follower, Outcome, Status
 from ottla.spark.sql.functions import BUILTIN, MODULES, load_functions
-from ottla.spark.sql.lease import Lease
 from ottla.spark.sql.plan.planner import plan_query
-from ottla.spark.sql.refusals import refused
-from ottla.spark.sql.runs import Runs
 from ottla.spark.sql.settings import Settings, check_property, checked, plain_name
 from ottla.spark.sql.syntax import parse
 from ottla.spark.sql.syntax.statements import (
@@ -55,7 +55,7 @@ from ottla.spark.sql.syntax.statements import (
 )
 
 if TYPE_CHECKING:
-    from ottla.spark.sql.workers import Workers
+    from ottla.spark.sql.engine.workers import Workers
 
 WRITE_TRIES_MAX: Final = 20
 START_S_MAX: Final = 60.0
