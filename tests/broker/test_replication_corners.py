@@ -263,6 +263,39 @@ def test_a_throttled_follower_catches_up_slowly_and_the_others_do_not_wait(tmp_p
     play(tmp_path, act, brokers=2)
 
 
+def test_others_lead_what_was_on_a_disk_that_failed(tmp_path: Path) -> None:
+    async def act(cluster: Brokers) -> None:
+        for each in range(2):
+            dirs = [tmp_path / f"{each}-{name}" for name in "ab"]
+            await cluster.start(each, log_dirs=",".join(map(str, dirs)))
+        await cluster.create("t", (0, 1))
+        await cluster.create("u", (0,))
+        assert await cluster.produce(0, b"a") == 0
+        directory = cluster.held(0).log.dir
+        directory.failed(OSError(5, "Input/output error"), "a test")
+        await cluster.until(lambda: cluster.held(1).leads)
+        assert cluster.state(1).isr == (1,)
+        assert cluster.state(1, "u").leader == 0
+        assert await cluster.produce(1, b"b") == 0
+
+    play(tmp_path, act, brokers=0)
+
+
+def test_a_follower_tries_at_once_when_its_leader_is_back(tmp_path: Path) -> None:
+    async def act(cluster: Brokers) -> None:
+        await cluster.create("t", (0, 1))
+        await cluster.stop(1)
+        await cluster.crash(0)
+        await cluster.start(1)
+        await asyncio.sleep(2.5)  # longer and longer pauses
+        await cluster.start(0)
+        started = time.monotonic()
+        await cluster.until(lambda: set(cluster.state(1).isr) == {0, 1})
+        assert time.monotonic() - started < 5
+
+    play(tmp_path, act, brokers=2, replica_fetch_backoff_ms="60000")
+
+
 def test_without_a_session_a_broker_leads_nothing(tmp_path: Path) -> None:
     async def act(cluster: Brokers) -> None:
         await cluster.create("t", (0,))

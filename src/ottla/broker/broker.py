@@ -181,6 +181,7 @@ class Broker:
             self._log_settings,
             lag_max_ms=lambda: self.config.replica_lag_time_max_ms,
             on_role=self.replication.on_role,
+            on_brokers=self.replication.on_brokers,
         )
         for directory in self.store.dirs:
             directory.on_offline = self._on_offline
@@ -464,6 +465,7 @@ class Broker:
     def _on_offline(self, directory: LogDir) -> None:
         log.error("log directory %s failed; its partitions are offline", directory.path)
         self.partitions.wake(directory)
+        self.replication.on_offline(directory)
         if all(each.offline for each in self.store.dirs):
             log.error("every log directory is offline: the broker can't go on")
             self.failed.set()

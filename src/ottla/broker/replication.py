@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.replication_quotas import ReplicationQuota
+from ottla.cluster.commits import Commits
+from ottla.cluster.decisions_elections import replicas_failed
 from ottla.cluster.store import MetaStore
+from ottla.errors import KafkaError
 from ottla.net.line import Line
 from ottla.replica.fetching import Fetching
 from ottla.replica.follower import Limits
 from ottla.replica.isr_writes import IsrWrites
 from ottla.replica.partition import Partition
+from ottla.storage.directory import LogDir
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+
+
+RETRY_S: Final = 1.0
+
+log = logging.getLogger("ottla.broker")
 
 
 class Replication:
@@ -31,6 +42,8 @@ class Replication:
             throttle=self._throttle,
         )
         self.isr_writes = IsrWrites(store, broker.metadata)
+        self._commits = Commits(store, broker.metadata)
+        self._tasks: set[asyncio.Task[None]] = set()
         self.leader_quota = ReplicationQuota(
             broker,
             "leader.replication.throttled.replicas",
@@ -44,6 +57,10 @@ class Replication:
 
     def on_role(self, partition: Partition, gone: bool) -> None:
         self.fetching.update(partition, gone=gone)
+
+    def on_brokers(self, born: list[int]) -> None:
+        for broker_id in born:
+            self.fetching.nudge(broker_id)
 
     def broker_epoch(self) -> int:
         """Of this life of ours, as the cluster knows it."""
@@ -62,7 +79,33 @@ class Replication:
             else:
                 partition.advance(now_ms)  # it may have waited for one that did not join
 
+    def on_offline(self, directory: LogDir) -> None:
+        """A disk has failed: others lead what was on it, if they can."""
+        failed = {
+            (each.topic, each.index)
+            for each in self._broker.partitions
+            if each.log.dir is directory and len(each.replicas) > 1
+        }
+        if failed:
+            task = asyncio.get_running_loop().create_task(self._give_up(failed))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _give_up(self, failed: set[tuple[str, int]]) -> None:
+        broker_id = self._broker.node_id
+        while True:
+            try:
+                await self._commits.carry_out_each(
+                    lambda image: replicas_failed(image, broker_id, failed)
+                )
+                return
+            except KafkaError as error:
+                log.warning("nobody was told of the failed disk yet: %s", error)
+            await asyncio.sleep(RETRY_S)
+
     async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
         self.fetching.stop()
         await self.isr_writes.stop()
 

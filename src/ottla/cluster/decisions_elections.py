@@ -101,6 +101,27 @@ def broker_leaving(image: Image, broker_id: int) -> list[Write]:
     return _for_each(image, image.topics.values(), handed_over, never)
 
 
+def replicas_failed(
+    image: Image, broker_id: int, failed: Collection[tuple[str, int]]
+) -> list[Write]:
+    """A broker lives on without the disk of some partitions: others lead them, if they can.
+
+    What only it has stays as it is, and is there again when the disk is.
+    """
+    writes: list[Write] = []
+    live = image.brokers.keys() - {broker_id}
+    for name in {name for name, _ in failed} & image.topics.keys():
+        topic = image.topics[name]
+        changed = []
+        for partition in topic.partitions:
+            isr = tuple(each for each in partition.isr if each != broker_id)
+            others = [each for each in isr if each in live]
+            if (name, partition.index) in failed and broker_id in partition.isr and others:
+                changed.append(with_leader(replace(partition, isr=isr), live))
+        writes.extend(state_writes(image, topic, changed))
+    return writes
+
+
 def settle(
     image: Image, unclean: AllowsUnclean = never, topics: Iterable[Topic] | None = None
 ) -> list[Write]:

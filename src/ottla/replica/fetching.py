@@ -82,6 +82,12 @@ class Fetching:
         self._leaders[partition] = leader
         fetcher.follow(partition)
 
+    def nudge(self, leader_id: int) -> None:
+        """This broker has come to life."""
+        fetcher = self._fetchers.get(leader_id)
+        if fetcher is not None:
+            fetcher.nudge()
+
     def stop(self) -> None:
         self._stopped = True
         for fetcher in self._fetchers.values():
@@ -106,10 +112,12 @@ class Fetcher:
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
         self._reconnect_s = RECONNECT_S_MIN
+        self._nudged = asyncio.Event()  # there is a reason not to pause any longer
         self._stopped = False
 
     def follow(self, partition: Partition) -> None:
         self.following.follow(partition)
+        self._nudged.set()
         self._soon()
 
     def drop(self, partition: Partition) -> None:
@@ -161,13 +169,10 @@ class Fetcher:
             line = await self._fetching.open_line(self.leader_id)
         except KafkaError as error:
             log.debug("no line to broker %d: %s", self.leader_id, error)
-            await asyncio.sleep(self._reconnect_s)
-            backoff_s = self._fetching.limits().backoff_ms_max / 1000
-            self._reconnect_s = min(2 * self._reconnect_s, max(backoff_s, RECONNECT_S_MIN))
+            await self._pause()
             return
         self._line = line
         self._under_way = 0
-        self._reconnect_s = RECONNECT_S_MIN
         self.following.limits = self._fetching.limits()
         self.following.reset()
 
@@ -209,6 +214,7 @@ class Fetcher:
             response = answer.result()
             assert isinstance(response, FetchResponse)
             lost = self.following.take(response, self._fetching.clock.now_ms())
+            self._reconnect_s = RECONNECT_S_MIN
         except KafkaError as error:
             self._broken(line, error)
             return
@@ -221,10 +227,23 @@ class Fetcher:
         log.info("fetching from broker %d: %s", self.leader_id, error)
         line.close()
         self._line = None
-        self._begin(self._pause())
+        if self._task is None:
+            self._begin(self._pause())
 
     async def _pause(self) -> None:
-        await asyncio.sleep(self._reconnect_s)
+        """Before the next line; longer each time, but no longer than until something is new."""
+        self._nudged.clear()
+        try:
+            async with asyncio.timeout(self._reconnect_s):
+                await self._nudged.wait()
+            self._reconnect_s = RECONNECT_S_MIN
+        except TimeoutError:
+            backoff_s = self._fetching.limits().backoff_ms_max / 1000
+            self._reconnect_s = min(2 * self._reconnect_s, max(backoff_s, RECONNECT_S_MIN))
+
+    def nudge(self) -> None:
+        """The leader may be back."""
+        self._nudged.set()
 
     # Out of range
 

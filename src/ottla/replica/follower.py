@@ -280,7 +280,10 @@ class Following:
             _apply(followed.partition, data, now_ms)
         except KafkaError as error:
             log.error("%s: cannot follow: %s", followed.partition.name, error)
-            self._rest(key, followed, now_ms)
+            if followed.partition.log.dir.offline:
+                self.drop(followed.partition)
+            else:
+                self._rest(key, followed, now_ms)
             return False
         self.bytes_taken += len(data.records) if data.records else 0
         followed.backoff_ms = 0

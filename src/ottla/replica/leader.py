@@ -184,6 +184,8 @@ class Followers:
 
     def lagging(self, leader_end: int, now_ms: int) -> tuple[int, ...] | None:
         """The set without those who have lagged for too long, if there are any."""
+        for each in self._followers.values():  # a clock may be set back: then from now on
+            each.caught_up_ms = min(each.caught_up_ms, now_ms)
         if self.pending is not None:
             return None
         late = {

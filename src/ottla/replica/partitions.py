@@ -42,12 +42,15 @@ class Partitions:
         *,
         lag_max_ms: Callable[[], int] = lambda: LAG_MAX_MS,
         on_role: OnRole = unheard,
+        on_brokers: Callable[[list[int]], None] = lambda born: None,
     ) -> None:
         """`lag_max_ms` gives replica.lag.time.max.ms; `on_role` is told of each partition whose
-        leader, epoch or role may have changed, and when it is gone."""
+        leader, epoch or role may have changed, and when it is gone; `on_brokers` of brokers that
+        have come to life."""
         self._node_id = node_id
         self._lag_max_ms = lag_max_ms
         self._on_role = on_role
+        self._on_brokers = on_brokers
         self._live: dict[int, int] = {}  # the cluster's brokers, and the epoch of each
         self._fenced = False
         self._store = store
@@ -117,6 +120,7 @@ class Partitions:
         """Create, delete and change what this image says differently from the last one."""
         live = {broker.id: broker.epoch for broker in image.brokers.values()}
         if live != self._live:
+            self._on_brokers([each for each in live if live[each] != self._live.get(each)])
             self._live.clear()
             self._live.update(live)
             for partition in self:
