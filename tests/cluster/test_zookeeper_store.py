@@ -333,3 +333,33 @@ def test_without_a_majority_nothing_is_written() -> None:
 
     with ZooKeeperEnsemble(3) as ensemble:
         run(scenario)
+
+
+def test_who_is_cancelled_while_reading_takes_no_change_along(stores: ZooKeeperStores) -> None:
+    """Nobody is told twice of a change: what was being read for it must be read by another."""
+
+    async def scenario() -> None:
+        one, other = await stores.open(), await stores.open()
+        await one.create("/a", b"1")
+        await other.get("/a")
+        read, reading = other._mirror.client.read, asyncio.Event()
+
+        async def slow(paths: Sequence[str]) -> list[Any]:
+            reading.set()
+            await asyncio.sleep(SOON_S)
+            return await read(paths)
+
+        other._mirror.client.read = slow  # type: ignore[method-assign]
+        other._mirror._dirty.add("/a")
+        asking = asyncio.create_task(other._mirror._read_dirty())
+        await reading.wait()
+        await one.put("/a", b"2", version=0)
+        other._mirror.client.read = read  # type: ignore[method-assign]
+        asking.cancel()
+        async with asyncio.timeout(SOON_S):
+            while other._mirror.tree.entry("/a") != Entry(b"2", 1):
+                await asyncio.sleep(0.01)
+        await one.close()
+        await other.close()
+
+    run(scenario)

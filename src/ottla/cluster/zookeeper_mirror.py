@@ -202,13 +202,23 @@ class Mirror:
             self._learn(key, node)
 
     async def _read_dirty(self) -> None:
-        """Until nothing is left of which we were told that it changed."""
+        """Until nothing is left of which we were told that it changed.
+
+        Whoever asks for something reads, too, and may be cancelled while it does: then somebody
+        else has to, because nobody is told twice.
+        """
         with contextlib.suppress(*Unreachable):
             async with self._reading:
                 while self._dirty and self._ready.is_set():
                     keys = list(self._dirty)
                     self._dirty.clear()
-                    nodes = await self.client.read([self._root + key for key in keys])
+                    try:
+                        nodes = await self.client.read([self._root + key for key in keys])
+                    except asyncio.CancelledError:
+                        self._dirty.update(keys)
+                        if not self._closed:
+                            self._run(self._read_dirty())
+                        raise
                     for key, node in zip(keys, nodes, strict=True):
                         self._learn(key, node)
 
