@@ -20,6 +20,7 @@ from ottla.client import Admin, Consumer
 ROOT = Path(ottla.__file__).parents[2]
 TOOLS = {
     "kafka-server-start": "server_start",
+    "zookeeper-server-start": "zookeeper_server_start",
     "kafka-topics": "topics",
     "kafka-console-producer": "console_producer",
     "kafka-console-consumer": "console_consumer",

@@ -12,6 +12,7 @@ from ottla.cli.kafka.tool import INTERRUPTED, ToolError, broken_pipe, log_to_std
 from ottla.cli.output import fail
 from ottla.cli.verbs import (
     bench,
+    cluster,
     configs,
     consume,
     dump_log,
@@ -26,6 +27,7 @@ from ottla.errors import KafkaError
 
 ORDER: Final = (
     "serve",
+    "cluster",
     "topics",
     "produce",
     "consume",
@@ -38,7 +40,8 @@ ORDER: Final = (
 
 HELP = """Ottla: an event streaming platform that speaks Kafka's protocol.
 
-[bold]ottla serve[/bold] starts a broker; the other verbs work with any Kafka cluster.
+[bold]ottla serve[/bold] starts a broker, [bold]ottla cluster up[/bold] several of them; the other
+verbs work with any Kafka cluster.
 
 Kafka's own tools are there too, under their own names: kafka-topics, kafka-console-producer,
 kafka-console-consumer, kafka-consumer-groups, kafka-transactions and others.
@@ -65,6 +68,7 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(cluster.app, name="cluster")
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
 app.add_typer(transactions.app, name="transactions")

@@ -9,6 +9,7 @@ from typing import Final
 from ottla.cli.kafka.tool import ToolError
 
 EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
+    "zookeeper": ("kazoo",),
     "spark": (
         *("pyspark", "pyarrow", "pandas", "sqlglot", "orjson", "starlette", "hypercorn"),
         "prompt_toolkit",

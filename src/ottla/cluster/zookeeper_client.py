@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import logging
 import select
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -154,7 +155,7 @@ class Client:
             timeout=session_timeout_s,
             handler=_Handler(),
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=RETRY_S_MAX),
-            logger=logging.getLogger("ottla.cluster.kazoo"),
+            logger=_kazoo_log(),
             **(options or {}),
         )
         self._acl = self._kazoo.default_acl or OPEN_ACL_UNSAFE
@@ -259,6 +260,29 @@ class Client:
     def _tell(self, function: Callable[..., None], *arguments: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits any more
             self._loop.call_soon_threadsafe(function, *arguments)
+
+
+def _kazoo_log() -> logging.Logger:
+    """Why a connection fails is worth a line, the same line again and again is not."""
+    logger = logging.getLogger("ottla.cluster.kazoo")
+    logger.setLevel(logging.WARNING)
+    if not any(isinstance(each, _Changed) for each in logger.filters):
+        logger.addFilter(_Changed())
+    return logger
+
+
+class _Changed(logging.Filter):
+    """Lets a line pass that is another than the last two."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._recent: deque[str] = deque(maxlen=2)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        known = text in self._recent
+        self._recent.append(text)
+        return not known
 
 
 def _batches(paths: Sequence[str]) -> Iterator[Sequence[str]]:

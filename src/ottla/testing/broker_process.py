@@ -9,7 +9,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from typing import Final
+from pathlib import Path
+from typing import IO, Final
 
 from ottla.client.lines import Line
 from ottla.errors import KafkaError
@@ -26,7 +27,17 @@ SERVE: Final = (sys.executable, "-P", "-m", "ottla.cli", "serve")
 class BrokerProcess:
     """`start`, then `stop` or `kill`; a new one for the next start."""
 
-    def __init__(self, properties: Mapping[str, str], port: int) -> None:
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        port: int,
+        *,
+        log_path: Path | None = None,
+        apart: bool = False,
+    ) -> None:
+        """Its log goes to `log_path`, or nowhere for long. One that is `apart` hears no Ctrl-C."""
+        self._log_path = log_path
+        self._apart = apart
         self._overrides = [
             word for pair in properties.items() for word in ("--override", "=".join(pair))
         ]
@@ -40,17 +51,22 @@ class BrokerProcess:
 
     def launch(self) -> None:
         """Begin to start; `wait_until_it_answers` is the rest."""
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 -- open as long as the process is
+        self._log = self._open_log()
         try:
             self._process = subprocess.Popen(
                 [*SERVE, *self._overrides],
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,
+                start_new_session=self._apart,
             )
         except BaseException:
             self._log.close()
             raise
+
+    def _open_log(self) -> IO[bytes]:
+        """Open as long as the process is."""
+        return self._log_path.open("a+b") if self._log_path else tempfile.TemporaryFile()
 
     def wait_until_it_answers(self, timeout_s: float = START_S_MAX) -> None:
         try:
@@ -86,6 +102,11 @@ class BrokerProcess:
 
     def resume(self) -> None:
         self._process.send_signal(signal.SIGCONT)
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll()
 
     @property
     def pid(self) -> int:

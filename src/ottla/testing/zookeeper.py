@@ -92,7 +92,10 @@ class ZooKeeperServer:
         members: Mapping[int, str] | None = None,
         properties: Mapping[str, str] | None = None,
         java_options: Sequence[str] = (),
+        apart: bool = False,
     ) -> None:
+        """One that is `apart` hears no Ctrl-C."""
+        self._apart = apart
         self._own_directory: tempfile.TemporaryDirectory[str] | None = None
         self._directory = directory
         self._given_port = port
@@ -141,6 +144,7 @@ class ZooKeeperServer:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
+                start_new_session=self._apart,
             )
         if wait:
             self.wait_until_it_serves()

@@ -1,0 +1,63 @@
+"""zookeeper-server-start: [-daemon] zookeeper.properties
+
+ZooKeeper is a program of its own (Java; Debian's package, or ZOOKEEPER_HOME): this finds it and
+starts it in the foreground with the file that is given, as the script that Kafka used to have.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+NAME: Final = "zookeeper-server-start"
+USAGE: Final = f"USAGE: {NAME} [-daemon] zookeeper.properties"
+HEAP: Final = "-Xmx512M -Xms512M"
+LOGGING: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    from ottla.testing.zookeeper import ZooKeeperMissing, java_command
+
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    daemon = words[:1] == ["-daemon"]
+    files = words[1:] if daemon else words
+    if len(files) != 1 or files[0].startswith("-"):
+        print(USAGE, file=sys.stderr)
+        return 1
+    if not os.path.exists(files[0]):
+        print(f"{NAME}: {files[0]} is not there", file=sys.stderr)
+        return 1
+    options = [*shlex.split(os.environ.get("KAFKA_HEAP_OPTS", HEAP)), LOGGING]
+    try:
+        command = [*java_command(options), files[0]]
+    except ZooKeeperMissing as error:
+        print(f"{NAME}: {error}", file=sys.stderr)
+        return 1
+    if daemon:
+        return _start_daemon(command)
+    sys.stdout.flush()
+    os.execv(command[0], command)  # signals go to ZooKeeper itself
+
+
+def _start_daemon(command: Sequence[str]) -> int:
+    """In the background, with its output in $LOG_DIR/zookeeper.out."""
+    folder = Path(os.environ.get("LOG_DIR", "logs"))
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "zookeeper.out").open("ab") as out:
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
