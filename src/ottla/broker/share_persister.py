@@ -118,11 +118,8 @@ class Persister:
         there: Callable[[Answer[Found]], Question],
         now_ms: int,
     ) -> Answer[Found]:
-        try:
-            if self._states.leader(key) == self._broker.node_id:
-                return here(self._states, now_ms)
-        except KafkaError:
-            pass  # there is none now: asked again, if there are others who could become it
+        if self._alone:
+            return here(self._states, now_ms)
         answer = Answer[Found]()
         wish = _Wish(key, here, there, answer, self._loop.time() + ASK_S_MAX)
         self._send(wish)
@@ -143,12 +140,16 @@ class Persister:
 
     def _asked(self, wish: _Wish, found: Found) -> None:
         if isinstance(found, KafkaError) and found.code in _ELSEWHERE:
-            alone = len(self._broker.image.brokers) < 2
-            if not alone and self._loop.time() + RETRY_S < wish.until_s:
+            if not self._alone and self._loop.time() + RETRY_S < wish.until_s:
                 self._loop.call_later(RETRY_S, self._send, wish)
                 return
             found = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, found.message)
         wish.answer.give(found)
+
+    @property
+    def _alone(self) -> bool:
+        """Nobody else could be, or become, the coordinator."""
+        return len(self._broker.image.brokers) < 2
 
     async def _carry(self, broker_id: int, questions: list[Question]) -> None:
         from ottla.broker.share_questions import ask

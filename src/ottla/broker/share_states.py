@@ -41,8 +41,9 @@ class ShareStateLogs:
         self._broker = broker
         self._topic_id = b""
         self._count = 0
-        self._leaders: dict[int, tuple[int, int]] = {}  # index: leader and its epoch
+        self._leaders: dict[int, int] = {}
         self._shards: dict[int, ShareStates] = {}
+        self._epochs: dict[int, int] = {}  # in which the shards were loaded
         self._prune = Alarm(broker.clock, self._prune_all)
 
     # -- the cluster
@@ -52,13 +53,20 @@ class ShareStateLogs:
         topic = image.topics.get(STATE_TOPIC)
         topic_id = b"" if topic is None else topic.id
         partitions = () if topic is None else topic.partitions
-        leaders = {each.index: (each.leader, each.leader_epoch) for each in partitions}
         for index in list(self._shards):
-            if topic_id != self._topic_id or leaders.get(index) != self._leaders.get(index):
+            if topic_id != self._topic_id or not self._is_led(index):
                 del self._shards[index]
-        self._topic_id, self._leaders, self._count = topic_id, leaders, len(partitions)
+        self._topic_id, self._count = topic_id, len(partitions)
+        self._leaders = {each.index: each.leader for each in partitions}
         interval_ms = self._broker.config.share_coordinator_state_topic_prune_interval_ms
         self._prune.set(now_ms + interval_ms, now_ms)
+
+    def _is_led(self, index: int) -> bool:
+        """Whether this broker leads a partition in the epoch in which it was loaded."""
+        partition = self._broker.partitions.of_topic(STATE_TOPIC).get(index)
+        if partition is None or not partition.leads:
+            return False
+        return partition.leader_epoch == self._epochs[index]
 
     def stop(self) -> None:
         self._prune.stop()
@@ -124,7 +132,7 @@ class ShareStateLogs:
         """The broker that keeps this state; KafkaError while there is none."""
         if not self._count:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no {STATE_TOPIC} yet")
-        leader = self._leaders[partition_for(str(key), self._count)][0]
+        leader = self._leaders[partition_for(str(key), self._count)]
         if leader == NO_LEADER:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody leads its partition")
         return leader
@@ -156,6 +164,7 @@ class ShareStateLogs:
             log.error("states of %s-%d cannot be read: %s", STATE_TOPIC, index, error)
             raise KafkaError(coordinator_code(error.code)) from error
         self._shards[index] = states
+        self._epochs[index] = partition.leader_epoch
         topics = self._broker.image.names_by_id
         gone = [key for key in states if key.topic_id not in topics]
         self._delete_quietly(index, states, gone, now_ms)

@@ -13,11 +13,14 @@ from collections.abc import Awaitable
 
 from ottla.broker.context import Context
 from ottla.broker.journal import all_of, then
+from ottla.broker.leader_hints import MOVED, leader_of, nodes_of
 from ottla.broker.share_acknowledging import acknowledge
 from ottla.broker.share_sessions import FINAL, NEW, Member, ShareSession
 from ottla.broker.shares import Refusal
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.share_acknowledge import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
@@ -69,7 +72,24 @@ def _response(
                 answer.error_code = refused.code
                 answer.error_message = refused.message or None
             answered.partitions.append(answer)
+    _hint(ctx, response)
     return response
+
+
+def _hint(ctx: Context, response: ShareAcknowledgeResponse) -> None:
+    """KIP-951: with the leaders of partitions that are not ours."""
+    leaders = set()
+    for topic in response.responses:
+        name = ctx.broker.image.topic_name(topic.topic_id)
+        for answer in topic.partitions:
+            hint = None
+            if answer.error_code in MOVED:
+                hint = leader_of(ctx.broker, name, answer.partition_index)
+            if hint is not None:
+                answer.current_leader = LeaderIdAndEpoch(*hint)
+                leaders.add(hint.leader_id)
+    nodes = nodes_of(ctx.broker, leaders, ctx.session.listener)
+    response.node_endpoints = [NodeEndpoint(*node) for node in nodes]
 
 
 def _session(ctx: Context, request: ShareAcknowledgeRequest) -> ShareSession:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from ottla.broker.context import Context
 from ottla.broker.journal import Answer, all_of
+from ottla.broker.leader_hints import MOVED, leader_of, nodes_of
 from ottla.broker.share_acknowledging import acknowledge
 from ottla.broker.share_reading import Reading
 from ottla.broker.share_sessions import FINAL, NEW, Member, ShareSession, TopicPartition
@@ -26,6 +27,8 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.share_fetch import (
     AcquiredRecords,
     FetchPartition,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
     ShareFetchableTopicResponse,
     ShareFetchRequest,
@@ -234,9 +237,24 @@ class ShareFetch:
             topic = topics.setdefault(topic_id, ShareFetchableTopicResponse(topic_id))
             topic.partitions.append(answer)
         limits = self.broker.shares.settings(self.session.member.group_id).limits
-        return ShareFetchResponse(
+        response = ShareFetchResponse(
             acquisition_lock_timeout=limits.lock_duration_ms, responses=list(topics.values())
         )
+        self._hint(response)
+        return response
+
+    def _hint(self, response: ShareFetchResponse) -> None:
+        """KIP-951: with the leaders of partitions that are not ours."""
+        leaders = set()
+        for (topic_id, index), answer in self._answers.items():
+            if answer.error_code in MOVED or answer.acknowledge_error_code in MOVED:
+                hint = leader_of(self.broker, self.broker.image.topic_name(topic_id), index)
+                if hint is not None:
+                    answer.current_leader = LeaderIdAndEpoch(*hint)
+                    leaders.add(hint.leader_id)
+        if leaders:
+            nodes = nodes_of(self.broker, leaders, self.ctx.session.listener)
+            response.node_endpoints = [NodeEndpoint(*node) for node in nodes]
 
     # waiting
 
