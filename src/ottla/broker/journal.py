@@ -26,6 +26,9 @@ from ottla.records.control import Marker, read_marker
 from ottla.records.record import Record, read_records
 from ottla.replica.partition import Partition
 
+# Deadlines are hours on the clock, and a clock may be set back and forth again: an alarm that was
+# set in between would ring an hour late.
+ALARM_S_MAX: Final = 1.0
 RECORD_OVERHEAD_MAX: Final = 32  # lengths and deltas around a record's key and value
 
 RecordBytes = tuple[bytes, bytes | None]  # key, and value or None for a tombstone
@@ -133,7 +136,8 @@ class Alarm:
             return
         self.stop()
         self._due_ms = due_ms
-        self._timer = self._loop.call_later(max(due_ms - now_ms, 0) / 1000, self._run)
+        wait_s = min(max(due_ms - now_ms, 0) / 1000, ALARM_S_MAX)
+        self._timer = self._loop.call_later(wait_s, self._run)
 
     def stop(self) -> None:
         if self._timer is not None:
