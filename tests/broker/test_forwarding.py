@@ -10,6 +10,7 @@ from cluster_brokers import Brokers, with_brokers
 
 from ottla.broker.forwarding import ask_controller, until_image
 from ottla.broker.handlers.envelope import FORWARDED
+from ottla.cluster import layout
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -117,12 +118,33 @@ def test_without_a_controller_a_client_is_told_so_in_its_time(tmp_path: Path) ->
         await brokers.crash(1)
         request = creation("t", timeout=300)
         made = await brokers.ask(2, request, ApiKey.CREATE_TOPICS, CreateTopicsResponse)
-        assert [each.error_code for each in made.topics] == [ErrorCode.INVALID_REPLICATION_FACTOR]
-        request.topics[0].replication_factor = 1
-        made = await brokers.ask(2, request, ApiKey.CREATE_TOPICS, CreateTopicsResponse)
         assert [each.error_code for each in made.topics] == [ErrorCode.NOT_CONTROLLER]
+        growth = CreatePartitionsRequest([CreatePartitionsTopic(name="t", count=5)], 100)
+        grown = await brokers.ask(2, growth, ApiKey.CREATE_PARTITIONS, CreatePartitionsResponse)
+        assert [each.error_code for each in grown.results] == [ErrorCode.NOT_CONTROLLER]
+        end = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout=100)
+        gone = await brokers.ask(2, end, ApiKey.DELETE_TOPICS, DeleteTopicsResponse)
+        assert [each.error_code for each in gone.responses] == [ErrorCode.NOT_CONTROLLER]
 
     with_brokers(tmp_path, scenario, count=2)
+
+
+def test_a_controller_that_was_overtaken_asks_the_next_one(tmp_path: Path) -> None:
+    """It has not noticed yet; its client, or a broker that asked it, need not know."""
+
+    async def scenario(brokers: Brokers) -> None:
+        hold = brokers[1].controller._hold
+        assert hold is not None
+        await brokers[1]._campaign.halt()
+        await brokers[1]._meta_store.delete(layout.CONTROLLER, version=0)
+        await brokers.until(lambda: brokers[2].controller.active or brokers[3].controller.active)
+        hold.lost.clear()
+        assert brokers[1].controller.active
+        made = await create(brokers, 1, "t")
+        assert [each.error_code for each in made.topics] == [0]
+        assert "t" in brokers[1].image.topics
+
+    with_brokers(tmp_path, scenario)
 
 
 def test_metadata_creates_topics_on_any_broker(tmp_path: Path) -> None:

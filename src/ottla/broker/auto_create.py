@@ -37,12 +37,7 @@ async def create(broker: Broker, wish: NewTopic) -> None:
         ],
         timeout=int(CREATE_S_MAX * 1000),
     )
-    try:
-        response = await ask_controller(
-            broker, request, ApiKey.CREATE_TOPICS, CreateTopicsResponse, timeout_s=CREATE_S_MAX
-        )
-    except KafkaError as error:
-        raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, str(error)) from error
+    response = await ask_controller(broker, request, ApiKey.CREATE_TOPICS, CreateTopicsResponse)
     (result,) = response.topics
     if result.error_code in PASSING:
         raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, result.error_message or "")

@@ -56,7 +56,7 @@ class Session:
 class Context:
     """One request's surroundings. `version` is the API version that the client speaks."""
 
-    __slots__ = ("broker", "client_id", "limits", "now_ms", "session", "version")
+    __slots__ = ("broker", "client_id", "forwarded", "limits", "now_ms", "session", "version")
 
     def __init__(
         self, broker: Broker, session: Session, version: int, client_id: str | None, now_ms: int
@@ -66,6 +66,7 @@ class Context:
         self.version = version
         self.client_id = client_id
         self.now_ms = now_ms
+        self.forwarded = False  # another broker took it for us: we are the controller, or were
         self.limits: Limits | None = None  # the client's quotas, if it has any
 
 

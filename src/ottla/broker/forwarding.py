@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -48,55 +48,55 @@ PASSING: Final = frozenset(
     }
 )
 
+Q = TypeVar("Q", bound=Message)
 R = TypeVar("R", bound=Message)
-Seen = Callable[[Image, R], bool]
 
 
-async def forward(
-    ctx: Context, request: Message, api_key: ApiKey, response_type: type[R], seen: Seen[R]
+async def by_controller(
+    ctx: Context,
+    request: Q,
+    api_key: ApiKey,
+    response_type: type[R],
+    *,
+    here: Callable[[Context, Q], Awaitable[R]],
+    seen: Callable[[Image, R], bool],
+    refused: Callable[[Context, Q, KafkaError], R],
 ) -> R:
-    """The controller's answer to a client's request, once our image shows what it did.
+    """Serve it `here` if we are the controller, or have the controller do so.
 
-    KafkaError if there was no controller for as long as the client has patience.
+    Its answer is passed on once our image shows what was done (`seen`). If there is no controller
+    for as long as the client has patience, the request is `refused`.
     """
-    timeout_ms = getattr(request, "timeout", 0)
-    timeout_s = min(timeout_ms / 1000, WAIT_S_MAX) if timeout_ms > 0 else WAIT_S_MAX
-    response = await _asked(
-        ctx.broker,
-        _enveloped(request, api_key, ctx.version, ctx.client_id, ctx.session),
-        timeout_s,
-        lambda data: read_response(data, APIS[api_key], ctx.version, CORRELATION_ID).body,
-    )
-    assert isinstance(response, response_type)
+    if ctx.broker.controller.active or ctx.forwarded:
+        try:
+            return await here(ctx, request)
+        except KafkaError as error:
+            if ctx.forwarded and error.code is ErrorCode.NOT_CONTROLLER:
+                raise  # who sent it to us looks for another
+            if error.code is not ErrorCode.NOT_CONTROLLER:
+                return refused(ctx, request, error)
+    try:
+        body = await _asked(ctx, request, api_key)
+    except KafkaError as error:
+        return refused(ctx, request, error)
+    assert isinstance(body, response_type)
+    response = body
     await until_image(ctx.broker, lambda image: seen(image, response))
     return response
 
 
 async def ask_controller(
-    broker: Broker,
-    request: Message,
-    api_key: ApiKey,
-    response_type: type[R],
-    *,
-    timeout_s: float = WAIT_S_MAX,
+    broker: Broker, request: Message, api_key: ApiKey, response_type: type[R]
 ) -> R:
-    """This broker's own question to the controller, which may be itself; KafkaError as above."""
+    """This broker's own request to the controller, which may be itself."""
     route = ROUTES[api_key]
     listener = broker.config.inter_broker_listener_name
     session = Session(listener=listener, client_host="127.0.0.1", client_port=0)
     client_id = f"ottla-broker-{broker.node_id}"
-    if broker.controller.active:
-        ctx = Context(broker, session, route.version_max, client_id, broker.clock.now_ms())
-        answer: Any = route.handle(ctx, request)
-        if inspect.isawaitable(answer):
-            answer = await answer
-    else:
-        answer = await _asked(
-            broker,
-            _enveloped(request, api_key, route.version_max, client_id, session),
-            timeout_s,
-            lambda data: read_response(data, APIS[api_key], route.version_max, CORRELATION_ID).body,
-        )
+    ctx = Context(broker, session, route.version_max, client_id, broker.clock.now_ms())
+    answer: Any = route.handle(ctx, request)
+    if inspect.isawaitable(answer):
+        answer = await answer
     assert isinstance(answer, response_type)
     return answer
 
@@ -124,14 +124,11 @@ async def until_image(
     return True
 
 
-async def _asked(
-    broker: Broker,
-    envelope: EnvelopeRequest,
-    timeout_s: float,
-    read: Callable[[bytes], Message],
-) -> Message:
+async def _asked(ctx: Context, request: Message, api_key: ApiKey) -> Message:
+    broker, version = ctx.broker, ctx.version
+    envelope = _enveloped(request, api_key, version, ctx.client_id, ctx.session)
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout_s
+    deadline = loop.time() + _patience_s(request)
     reason = KafkaError(ErrorCode.NOT_CONTROLLER, "there is no controller")
     while (left_s := deadline - loop.time()) > 0:
         controller_id = broker.image.controller_id
@@ -146,7 +143,8 @@ async def _asked(
                     timeout_s=left_s,
                 )
                 if response.error_code == ErrorCode.NONE:
-                    return read(response.response_data or b"")
+                    data = response.response_data or b""
+                    return read_response(data, APIS[api_key], version, CORRELATION_ID).body
                 reason = KafkaError(ErrorCode(response.error_code))
             except KafkaError as error:
                 reason = error
@@ -154,6 +152,12 @@ async def _asked(
                 raise reason
         await _another(broker, controller_id)
     raise reason
+
+
+def _patience_s(request: Message) -> float:
+    """The client's, where it says how long that is."""
+    timeout_ms = getattr(request, "timeout", 0)
+    return min(timeout_ms / 1000, WAIT_S_MAX) if timeout_ms > 0 else WAIT_S_MAX
 
 
 async def _another(broker: Broker, controller_id: int) -> None:

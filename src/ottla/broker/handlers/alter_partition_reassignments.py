@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.context import Context
-from ottla.broker.forwarding import forward
+from ottla.broker.forwarding import by_controller
 from ottla.cluster.decisions_reassignment import Target
 from ottla.cluster.image import Image
 from ottla.errors import KafkaError
@@ -28,14 +28,6 @@ from ottla.wire.messages.alter_partition_reassignments import (
 def handle(
     ctx: Context, request: AlterPartitionReassignmentsRequest
 ) -> Awaitable[AlterPartitionReassignmentsResponse]:
-    if ctx.broker.controller.active:
-        return _alter(ctx, request)
-    return _forward(ctx, request)
-
-
-async def _forward(
-    ctx: Context, request: AlterPartitionReassignmentsRequest
-) -> AlterPartitionReassignmentsResponse:
     targets = _targets(request)
 
     def seen(image: Image, response: AlterPartitionReassignmentsResponse) -> bool:
@@ -46,11 +38,23 @@ async def _forward(
             if not each.error_code
         )
 
-    api_key = ApiKey.ALTER_PARTITION_REASSIGNMENTS
-    try:
-        return await forward(ctx, request, api_key, AlterPartitionReassignmentsResponse, seen)
-    except KafkaError:
-        return await _alter(ctx, request)
+    return by_controller(
+        ctx,
+        request,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        AlterPartitionReassignmentsResponse,
+        here=_alter,
+        seen=seen,
+        refused=_refused,
+    )
+
+
+def _refused(
+    ctx: Context, request: AlterPartitionReassignmentsRequest, error: KafkaError
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        error_code=error.code, error_message=error.message or None
+    )
 
 
 def _is_under_way(
@@ -67,15 +71,10 @@ def _is_under_way(
 async def _alter(
     ctx: Context, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    try:
-        results = await ctx.broker.controller.reassign(
-            _targets(request),
-            allow_replication_factor_change=request.allow_replication_factor_change,
-        )
-    except KafkaError as error:
-        return AlterPartitionReassignmentsResponse(
-            error_code=error.code, error_message=error.message or None
-        )
+    results = await ctx.broker.controller.reassign(
+        _targets(request),
+        allow_replication_factor_change=request.allow_replication_factor_change,
+    )
     topics: dict[str, ReassignableTopicResponse] = {}
     for (name, index), failure in results.items():
         topic = topics.setdefault(name, ReassignableTopicResponse(name=name))

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from ottla.broker.context import Context
-from ottla.broker.forwarding import forward
+from ottla.broker.forwarding import by_controller
 from ottla.broker.quotas import MutationCharge
 from ottla.cluster.image import Image
 from ottla.errors import ErrorCode, KafkaError
@@ -28,12 +28,6 @@ STRICT_FROM: Final = 3
 
 
 def handle(ctx: Context, request: CreatePartitionsRequest) -> Awaitable[CreatePartitionsResponse]:
-    if ctx.broker.controller.active:
-        return _create(ctx, request)
-    return _forward(ctx, request)
-
-
-async def _forward(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     counts = {topic.name: topic.count for topic in request.topics}
 
     def seen(image: Image, response: CreatePartitionsResponse) -> bool:
@@ -43,10 +37,22 @@ async def _forward(ctx: Context, request: CreatePartitionsRequest) -> CreatePart
             for name in done
         )
 
-    try:
-        return await forward(ctx, request, ApiKey.CREATE_PARTITIONS, CreatePartitionsResponse, seen)
-    except KafkaError:
-        return await _create(ctx, request)  # which says for each topic why it can't be
+    return by_controller(
+        ctx,
+        request,
+        ApiKey.CREATE_PARTITIONS,
+        CreatePartitionsResponse,
+        here=_create,
+        seen=seen,
+        refused=_refused,
+    )
+
+
+def _refused(
+    ctx: Context, request: CreatePartitionsRequest, error: KafkaError
+) -> CreatePartitionsResponse:
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return CreatePartitionsResponse(results=[_result(name, error) for name in names])
 
 
 async def _create(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
@@ -63,12 +69,9 @@ async def _create(ctx: Context, request: CreatePartitionsRequest) -> CreateParti
                 replicas = [assignment.broker_ids for assignment in topic.assignments]
             counts[topic.name] = (topic.count, replicas)
     charge = MutationCharge(ctx, strict_from=STRICT_FROM)
-    try:
-        results |= await ctx.broker.controller.create_partitions(
-            counts, validate_only=request.validate_only, charge=charge
-        )
-    except KafkaError as error:
-        results |= dict.fromkeys(counts, error)
+    results |= await ctx.broker.controller.create_partitions(
+        counts, validate_only=request.validate_only, charge=charge
+    )
     return CreatePartitionsResponse(
         throttle_time=charge.throttle_ms,
         results=[_result(name, results[name]) for name in times],

@@ -14,7 +14,7 @@ from collections.abc import Awaitable
 from typing import Final
 
 from ottla.broker.context import Context
-from ottla.broker.forwarding import forward
+from ottla.broker.forwarding import by_controller
 from ottla.broker.quotas import MutationCharge
 from ottla.broker.topic_configs import topic_entries
 from ottla.cluster.decisions import NewTopic
@@ -33,21 +33,27 @@ STRICT_FROM: Final = 6
 
 
 def handle(ctx: Context, request: CreateTopicsRequest) -> Awaitable[CreateTopicsResponse]:
-    if ctx.broker.controller.active:
-        return _create(ctx, request)
-    return _forward(ctx, request)
-
-
-async def _forward(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
     def seen(image: Image, response: CreateTopicsResponse) -> bool:
         return request.validate_only or all(
             each.name in image.topics for each in response.topics if not each.error_code
         )
 
-    try:
-        return await forward(ctx, request, ApiKey.CREATE_TOPICS, CreateTopicsResponse, seen)
-    except KafkaError:
-        return await _create(ctx, request)  # which says for each topic why it can't be
+    return by_controller(
+        ctx,
+        request,
+        ApiKey.CREATE_TOPICS,
+        CreateTopicsResponse,
+        here=_create,
+        seen=seen,
+        refused=_refused,
+    )
+
+
+def _refused(ctx: Context, request: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResponse:
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return CreateTopicsResponse(
+        topics=[_result(ctx, name, error, request.validate_only) for name in names]
+    )
 
 
 async def _create(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -62,12 +68,9 @@ async def _create(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsRes
         except KafkaError as error:
             results[topic.name] = error
     charge = MutationCharge(ctx, strict_from=STRICT_FROM)
-    try:
-        results |= await ctx.broker.controller.create_topics(
-            wishes, validate_only=request.validate_only, charge=charge
-        )
-    except KafkaError as error:
-        results |= {wish.name: error for wish in wishes}
+    results |= await ctx.broker.controller.create_topics(
+        wishes, validate_only=request.validate_only, charge=charge
+    )
     return CreateTopicsResponse(
         throttle_time=charge.throttle_ms,
         topics=[_result(ctx, name, results[name], request.validate_only) for name in times],

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable
 
 from ottla.broker.context import Context
-from ottla.broker.forwarding import forward
+from ottla.broker.forwarding import by_controller
 from ottla.broker.quotas import MutationCharge
 from ottla.cluster.image import Image
 from ottla.errors import ErrorCode, KafkaError
@@ -32,16 +32,10 @@ STRICT_FROM = 5
 
 
 def handle(ctx: Context, request: DeleteTopicsRequest) -> Awaitable[DeleteTopicsResponse]:
-    if ctx.broker.controller.active:
-        return _delete(ctx, request)
-    return _forward(ctx, request)
-
-
-async def _forward(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    asked = [topic.topic_id for topic in request.topics]
-    names = [*request.topic_names, *(topic.name or "" for topic in request.topics)]
     known = ctx.broker.image.topics
-    before = {known[name].id for name in names if name in known}
+    asked = _asked(ctx, request)
+    names = [each.name for each in asked if each.name is not None and each.name in known]
+    meant = {*(each.topic_id for each in asked), *(known[name].id for name in names)}
 
     def seen(image: Image, response: DeleteTopicsResponse) -> bool:
         refused = {
@@ -49,19 +43,37 @@ async def _forward(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsRe
             for each in response.responses
             if each.error_code and (topic := image.topics.get(each.name or "")) is not None
         }
-        return image.names_by_id.keys().isdisjoint(before.union(asked) - refused)
+        return image.names_by_id.keys().isdisjoint(meant - refused)
 
-    try:
-        return await forward(ctx, request, ApiKey.DELETE_TOPICS, DeleteTopicsResponse, seen)
-    except KafkaError:
-        return await _delete(ctx, request)  # which says for each topic why it can't be
+    return by_controller(
+        ctx,
+        request,
+        ApiKey.DELETE_TOPICS,
+        DeleteTopicsResponse,
+        here=_delete,
+        seen=seen,
+        refused=_refused,
+    )
+
+
+def _asked(ctx: Context, request: DeleteTopicsRequest) -> list[DeleteTopicState]:
+    if ctx.version < BY_ID_FROM:
+        return [DeleteTopicState(name=name) for name in request.topic_names]
+    return request.topics
+
+
+def _refused(ctx: Context, request: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResponse:
+    results = [
+        DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
+        for topic in _asked(ctx, request)
+    ]
+    for result in results:
+        _refuse(result, error)
+    return DeleteTopicsResponse(responses=results)
 
 
 async def _delete(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    asked = request.topics
-    if ctx.version < BY_ID_FROM:
-        asked = [DeleteTopicState(name=name) for name in request.topic_names]
-    times = Counter((topic.name, topic.topic_id) for topic in asked)
+    times = Counter((topic.name, topic.topic_id) for topic in _asked(ctx, request))
     results: list[DeletableTopicResult] = []
     found: dict[str, DeletableTopicResult] = {}
     for name, topic_id in times:
@@ -89,10 +101,7 @@ async def _delete_found(
     for name, result in found.items():
         result.name = name
         result.topic_id = topics[name].id
-    try:
-        outcomes = await ctx.broker.controller.delete_topics(found, charge=charge)
-    except KafkaError as error:
-        outcomes = dict.fromkeys(found, error)
+    outcomes = await ctx.broker.controller.delete_topics(found, charge=charge)
     for name, failure in outcomes.items():
         if failure is not None:
             _refuse(found[name], failure)

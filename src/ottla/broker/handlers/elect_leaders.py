@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable
 
 from ottla.broker.context import Context
-from ottla.broker.forwarding import forward
+from ottla.broker.forwarding import by_controller
 from ottla.cluster.decisions_elections import Election
 from ottla.cluster.image import Image
 from ottla.errors import ErrorCode, KafkaError
@@ -28,12 +28,6 @@ Place = tuple[str, int]
 
 
 def handle(ctx: Context, request: ElectLeadersRequest) -> Awaitable[ElectLeadersResponse]:
-    if ctx.broker.controller.active:
-        return _elect(ctx, request)
-    return _forward(ctx, request)
-
-
-async def _forward(ctx: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
     before = ctx.broker.image
 
     def seen(image: Image, response: ElectLeadersResponse) -> bool:
@@ -45,10 +39,15 @@ async def _forward(ctx: Context, request: ElectLeadersRequest) -> ElectLeadersRe
             if not each.error_code
         )
 
-    try:
-        return await forward(ctx, request, ApiKey.ELECT_LEADERS, ElectLeadersResponse, seen)
-    except KafkaError:
-        return await _elect(ctx, request)
+    return by_controller(
+        ctx,
+        request,
+        ApiKey.ELECT_LEADERS,
+        ElectLeadersResponse,
+        here=_elect,
+        seen=seen,
+        refused=_refused,
+    )
 
 
 def _epoch(image: Image, name: str, index: int) -> int:
@@ -62,12 +61,8 @@ async def _elect(ctx: Context, request: ElectLeadersRequest) -> ElectLeadersResp
     try:
         election = Election(request.election_type)
     except ValueError:
-        unknown = KafkaError(ErrorCode.INVALID_REQUEST, "Unknown election type.")
-        return _refused(places, unknown)
-    try:
-        results = await ctx.broker.controller.elect_leaders(places, election)
-    except KafkaError as error:
-        return _refused(places, error)
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Unknown election type.") from None
+    results = await ctx.broker.controller.elect_leaders(places, election)
     if everything:
         results = {
             place: error
@@ -86,9 +81,9 @@ def _places(ctx: Context, request: ElectLeadersRequest) -> Iterable[Place]:
         yield from ((asked.topic, index) for index in asked.partitions)
 
 
-def _refused(places: list[Place], error: KafkaError) -> ElectLeadersResponse:
+def _refused(ctx: Context, request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
     """v0 has no code for the whole response, so each partition bears it too."""
-    results = _grouped(dict.fromkeys(places, error))
+    results = _grouped(dict.fromkeys(_places(ctx, request), error))
     return ElectLeadersResponse(error_code=error.code, replica_election_results=results)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ottla.broker.context import Context, Session
 from ottla.broker.dispatch import ROUTES
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import APIS, ApiKey
 from ottla.wire.headers import (
     REQUEST_START_BYTES,
@@ -54,8 +54,11 @@ async def _serve(
     ctx: Context, api_key: int, body: Message, correlation_id: int
 ) -> EnvelopeResponse:
     answer: Any = ROUTES[api_key].handle(ctx, body)
-    if inspect.isawaitable(answer):
-        answer = await answer
+    try:
+        if inspect.isawaitable(answer):
+            answer = await answer
+    except KafkaError as error:  # NOT_CONTROLLER: we were
+        return EnvelopeResponse(error_code=error.code)
     writer = Writer()
     header_version = APIS[api_key].response_header_version(ctx.version)
     write_response_header(writer, header_version, correlation_id)
@@ -87,6 +90,7 @@ def _opened(ctx: Context, request: EnvelopeRequest) -> tuple[int, Context, Messa
         who, _ = DefaultPrincipalData.read(request.request_principal, PRINCIPAL_VERSION_BYTES, 0)
         session.principal = f"{who.type_}:{who.name}"
     inner = Context(ctx.broker, session, version, client_id, ctx.now_ms)
+    inner.forwarded = True
     if ctx.broker.quotas.active:
         inner.limits = ctx.broker.quotas.limits(session.user, client_id or "")
     return api_key, inner, body, correlation_id

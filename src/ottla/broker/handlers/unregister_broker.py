@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.context import Context
-from ottla.broker.forwarding import forward
+from ottla.broker.forwarding import by_controller
 from ottla.errors import KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.unregister_broker import (
@@ -18,26 +18,23 @@ from ottla.wire.messages.unregister_broker import (
 
 
 def handle(ctx: Context, request: UnregisterBrokerRequest) -> Awaitable[UnregisterBrokerResponse]:
-    if ctx.broker.controller.active:
-        return _unregister(ctx, request)
-    return _forward(ctx, request)
-
-
-async def _forward(ctx: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-    api_key = ApiKey.UNREGISTER_BROKER
-    try:
-        return await forward(ctx, request, api_key, UnregisterBrokerResponse, lambda *_: True)
-    except KafkaError as error:
-        return _refused(error)
+    return by_controller(
+        ctx,
+        request,
+        ApiKey.UNREGISTER_BROKER,
+        UnregisterBrokerResponse,
+        here=_unregister,
+        seen=lambda image, response: True,
+        refused=_refused,
+    )
 
 
 async def _unregister(ctx: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-    try:
-        await ctx.broker.controller.unregister(request.broker_id)
-    except KafkaError as error:
-        return _refused(error)
+    await ctx.broker.controller.unregister(request.broker_id)
     return UnregisterBrokerResponse()
 
 
-def _refused(error: KafkaError) -> UnregisterBrokerResponse:
+def _refused(
+    ctx: Context, request: UnregisterBrokerRequest, error: KafkaError
+) -> UnregisterBrokerResponse:
     return UnregisterBrokerResponse(error_code=error.code, error_message=error.message or None)
