@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,5 +82,26 @@ def test_who_asks_while_the_broker_stops_is_told(tmp_path: Path) -> None:
         with pytest.raises(KafkaError) as told:
             await asking
         assert told.value.code is ErrorCode.NETWORK_EXCEPTION
+
+    with_broker(tmp_path, test)
+
+
+def test_who_waits_for_a_broker_that_is_gone_is_told(tmp_path: Path) -> None:
+    """It may stand still, with its connections open: nobody else would ever say so."""
+
+    async def test(broker: Broker) -> None:
+        me = broker.image.brokers[broker.node_id]
+        await ask(broker, me.id)
+        line = broker.neighbours._lines[me.id, ApiKey.DESCRIBE_CLUSTER]
+        waiting = asyncio.create_task(ask(broker, me.id))
+        await asyncio.sleep(0)
+        broker.neighbours.apply(broker.image)  # nothing has changed
+        assert not line.closed.is_set()
+        brokers = {each: found for each, found in broker.image.brokers.items() if each != me.id}
+        broker.neighbours.apply(replace(broker.image, brokers=brokers))
+        assert line.closed.is_set()
+        with pytest.raises(KafkaError) as error:
+            await waiting
+        assert error.value.code is ErrorCode.NETWORK_EXCEPTION
 
     with_broker(tmp_path, test)

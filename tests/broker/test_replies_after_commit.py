@@ -172,8 +172,10 @@ def test_a_transaction_goes_on_when_the_replicas_have_its_last_step(tmp_path: Pa
         follower.fetch()
         assert await end is NONE
         assert client.markers("t", 0) == [(client.producer_id, 1, True)]
+        state = await soon(client.state())
+        assert not state.done()  # it is complete in memory, and nowhere else
         follower.fetch()
-        assert await client.state() == "CompleteCommit"
+        assert await state == "CompleteCommit"
 
     play(tmp_path, act)
 

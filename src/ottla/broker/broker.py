@@ -426,6 +426,7 @@ class Broker:
             server.connections_per_ip_max = config.max_connections_per_ip
             server.connections_per_ip_overrides = config.max_connections_per_ip_overrides
         self.partitions.apply(image, now_ms)
+        self.neighbours.apply(image)
         self._apply_quotas(image)
         self._coordinate(image, now_ms)
 

@@ -17,9 +17,9 @@ from ottla.broker.journal import (
     Alarm,
     Answer,
     Stored,
-    all_of,
     append,
     is_committed,
+    read_committed,
     when_committed,
 )
 from ottla.cluster.decisions import NewTopic
@@ -35,7 +35,6 @@ from ottla.coordinator.outcome import Outcome, Reply, coordinator_code
 from ottla.coordinator.replies import refused
 from ottla.coordinator.shard import GroupShard
 from ottla.errors import ErrorCode, KafkaError
-from ottla.replica.partition import Partition
 from ottla.wire.primitives import Message
 
 if TYPE_CHECKING:
@@ -170,25 +169,12 @@ class Groups:
         shards, count = self.coordinator.shards, self.coordinator.partition_count
         held = self._broker.partitions.of_topic(OFFSETS_TOPIC)
         indexes = {partition_for(group_id, count) for group_id in group_ids}
-        waiting = [
-            held[index]
-            for index in indexes
-            if index in shards and index in held and not is_committed(held[index])
-        ]
-        return self._read_committed(response, waiting) if waiting else response
-
-    async def _read_committed(self, response: M, waiting: list[Partition]) -> M:
-        timeout_ms = self._broker.config.offsets_commit_timeout_ms
-        answers = [Answer[ErrorCode]() for _ in waiting]
-        for answer, partition in zip(answers, waiting, strict=True):
-            when_committed(partition, answer.give, timeout_ms=timeout_ms)
-        codes = all_of(answers).result()
-        for code in codes if isinstance(codes, list) else await codes:
-            if code is not ErrorCode.NONE:
-                told = refused(response, coordinator_code(code))
-                assert isinstance(told, type(response))
-                return told
-        return response
+        return read_committed(
+            response,
+            [held.get(index) for index in indexes if index in shards],
+            _refused,
+            timeout_ms=self._broker.config.offsets_commit_timeout_ms,
+        )
 
     def transaction_ended(self, index: int, producer_id: int, *, commit: bool) -> None:
         """A marker is in a partition of `__consumer_offsets`: what it decides holds from now on.
@@ -210,6 +196,12 @@ class Groups:
         for outcome in self.coordinator.expire(now_ms):
             self.carry_out(outcome, now_ms)
         return self.coordinator.next_deadline_ms()
+
+
+def _refused(response: M, code: ErrorCode) -> M:
+    told = refused(response, coordinator_code(code))
+    assert isinstance(told, type(response))
+    return told
 
 
 def group_config(config: ServerConfig, image: Image) -> GroupConfig:

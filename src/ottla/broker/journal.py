@@ -8,7 +8,7 @@ stands for all their deadlines.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -233,6 +233,28 @@ class _Commit:
             self._timer.cancel()
         if tell is not None:
             tell(code)
+
+
+def read_committed(
+    response: R,
+    partitions: Iterable[Partition | None],
+    refuse: Callable[[R, ErrorCode], R],
+    *,
+    timeout_ms: int,
+) -> R | Coroutine[None, None, R]:
+    """What was read of a coordinator's partitions, once nothing of it can be lost any more."""
+    waiting = [each for each in partitions if each is not None and not is_committed(each)]
+    if not waiting:
+        return response
+    answers = [Answer[ErrorCode]() for _ in waiting]
+    for answer, partition in zip(answers, waiting, strict=True):
+        when_committed(partition, answer.give, timeout_ms=timeout_ms)
+
+    def told(codes: list[ErrorCode]) -> R:
+        lost = next((code for code in codes if code is not ErrorCode.NONE), None)
+        return response if lost is None else refuse(response, lost)
+
+    return then(all_of(answers).result(), told)
 
 
 def stored(partition: Partition, *, size_max: int) -> Iterator[list[Stored]]:

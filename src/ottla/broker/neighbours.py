@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from ottla.cluster.image import Image
 from ottla.config import Listener
 from ottla.errors import ErrorCode, KafkaError
 from ottla.net.line import Line, Unreachable
@@ -28,6 +29,7 @@ class Neighbours:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._lines: dict[tuple[int, int], Line] = {}  # by broker and kind of request
+        self._epochs: dict[tuple[int, int], int | None] = {}  # the life that the line leads to
         self._opening: dict[tuple[int, int], asyncio.Task[Line]] = {}
 
     async def call(
@@ -62,6 +64,19 @@ class Neighbours:
             raise Unreachable(f"broker {broker_id} is not registered", refused=False)
         return where
 
+    def apply(self, image: Image) -> None:
+        """Hang up on brokers that are gone, or live another life: they answer nothing any more.
+
+        One that only stands still, and lost its session by that, would keep everybody waiting who
+        could ask its successor.
+        """
+        for (broker_id, api_key), line in list(self._lines.items()):
+            found = image.brokers.get(broker_id)
+            epoch = None if found is None else found.epoch
+            if epoch != self._epochs[broker_id, api_key]:
+                del self._lines[broker_id, api_key]
+                line.close()
+
     def close(self) -> None:
         for task in self._opening.values():
             task.cancel()
@@ -95,4 +110,6 @@ class Neighbours:
     def _opened(self, key: tuple[int, int], task: asyncio.Task[Line]) -> None:
         self._opening.pop(key, None)
         if not task.cancelled() and task.exception() is None:
+            found = self._broker.image.brokers.get(key[0])
             self._lines[key] = task.result()
+            self._epochs[key] = None if found is None else found.epoch

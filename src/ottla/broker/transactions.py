@@ -17,15 +17,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.internal_topic import InternalTopic, Take
-from ottla.broker.journal import Alarm, Answer, Stored, append, is_committed, when_committed
+from ottla.broker.journal import (
+    Alarm,
+    Answer,
+    Stored,
+    append,
+    is_committed,
+    read_committed,
+    when_committed,
+)
 from ottla.broker.markers import MarkerPost
 from ottla.cluster.decisions import NewTopic
 from ottla.cluster.image import Image
+from ottla.coordinator.keys import partition_for
 from ottla.coordinator.outcome import coordinator_code
 from ottla.coordinator.transactions.coordinator import TransactionCoordinator
 from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
@@ -33,6 +42,10 @@ from ottla.coordinator.transactions.outcome import Markers, Outcome, Reply, Resu
 from ottla.coordinator.transactions.shard import TransactionConfig
 from ottla.coordinator.transactions.transaction import Partition
 from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.messages.describe_transactions import (
+    DescribeTransactionsResponse,
+    TransactionState,
+)
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -190,6 +203,20 @@ class Transactions:
             for each in markers:
                 self._mark(index, each, self._broker.clock.now_ms())
 
+    def read(
+        self, response: DescribeTransactionsResponse, ids: Iterable[str]
+    ) -> DescribeTransactionsResponse | Awaitable[DescribeTransactionsResponse]:
+        """What was read of these, once nothing of it can be lost with this broker."""
+        shards, count = self.coordinator.shards, self.coordinator.partition_count
+        held = self._broker.partitions.of_topic(TRANSACTIONS_TOPIC)
+        indexes = {partition_for(each, count) for each in ids}
+        return read_committed(
+            response,
+            [held.get(index) for index in indexes if index in shards],
+            _refused,
+            timeout_ms=ANSWER_TIMEOUT_MS,
+        )
+
     def _mark(self, index: int, markers: Markers, now_ms: int) -> None:
         self._post.send(markers, now_ms, partial(self._marked, index, markers))
 
@@ -210,6 +237,18 @@ class Transactions:
         for outcome in self.coordinator.expire(now_ms):
             self.carry_out(outcome, now_ms)
         return self.coordinator.next_deadline_ms()
+
+
+def _refused(
+    response: DescribeTransactionsResponse, code: ErrorCode
+) -> DescribeTransactionsResponse:
+    told = coordinator_code(code)
+    return DescribeTransactionsResponse(
+        transaction_states=[
+            TransactionState(error_code=told, transactional_id=each.transactional_id)
+            for each in response.transaction_states
+        ]
+    )
 
 
 def transaction_config(broker: Broker) -> TransactionConfig:

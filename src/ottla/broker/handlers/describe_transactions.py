@@ -5,6 +5,8 @@ The state of transactions by their ids, and the partitions that still wait for t
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from ottla.broker.context import Context
 from ottla.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -12,5 +14,8 @@ from ottla.wire.messages.describe_transactions import (
 )
 
 
-def handle(ctx: Context, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
-    return ctx.broker.transactions.coordinator.describe(request.transactional_ids)
+def handle(
+    ctx: Context, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse | Awaitable[DescribeTransactionsResponse]:
+    transactions, ids = ctx.broker.transactions, request.transactional_ids
+    return transactions.read(transactions.coordinator.describe(ids), ids)
