@@ -23,6 +23,7 @@ AWAY = "KafkaError: NETWORK_EXCEPTION: no broker could be reached"
         ("UNKNOWN_TOPIC_OR_PARTITION: topic gone", Verdict.LASTING),
         ("Some data may have been lost because ... set failOnDataLoss to false", Verdict.LASTING),
         ("java.lang.IllegalStateException: hm", Verdict.UNKNOWN),
+        ("java.io.FileNotFoundException: file:/state/3.delta does not exist", Verdict.UNKNOWN),
     ],
 )
 def test_causes_pass_or_last(cause: str, expected: Verdict) -> None:

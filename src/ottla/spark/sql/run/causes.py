@@ -37,7 +37,6 @@ _LASTING: Final = (
     r"MESSAGE_TOO_LARGE",
     r"RECORD_TOO_LARGE",
     r"no such topic",
-    r"does not exist",
 )
 _PASSING: Final = (
     r"NETWORK_EXCEPTION",
