@@ -1,0 +1,169 @@
+"""Replication with one fault built in, so that the simulation is seen to find it.
+
+Each is a mistake that systems like this one have made, or that a reader of the code may think
+harmless. It is put in here, from outside; the project's source has no switch for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest.mock import patch
+
+from ottla.broker import registration
+from ottla.broker.handlers import fetch as fetch_handler
+from ottla.cluster import decisions_elections as elections
+from ottla.cluster.store import ANY_VERSION
+from ottla.errors import ErrorCode
+from ottla.replica import isr_writes
+from ottla.replica.follower import Followed
+from ottla.replica.leader import Followers
+from ottla.replica.partition import Partition
+from ottla.storage import following
+
+MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {}
+Mutant = Callable[[], AbstractContextManager[Any]]
+
+
+def mutant(make: Mutant) -> Mutant:
+    MUTANTS[make.__name__.replace("_", "-")] = make
+    return make
+
+
+@mutant
+def high_watermark_of_the_minimal_set() -> AbstractContextManager[Any]:
+    """A set that is being written counts at once where it is the smaller one."""
+
+    def sort(self: Followers) -> None:
+        minimal = set(self.isr)
+        if self.pending is not None:
+            minimal &= set(self.pending)
+        self._in_sync = [each for each in self._followers.values() if each.broker_id in minimal]
+
+    return patch.object(Followers, "_sort", sort)
+
+
+@mutant
+def truncation_by_high_watermark() -> AbstractContextManager[Any]:
+    """What a follower did before KIP-101, when it had another leader."""
+    follow = Partition._follow
+
+    def cut(self: Partition, changed: bool) -> None:
+        if changed and self.log.end_offset > self.high_watermark:
+            self.log.truncate_to(self.high_watermark)
+        follow(self, changed)
+
+    return patch.object(Partition, "_follow", cut)
+
+
+@mutant
+def no_truncation() -> AbstractContextManager[Any]:
+    """The leader does not look at the epoch of the follower's last record."""
+    return patch.object(fetch_handler, "_diverging", lambda partition, wanted: None)
+
+
+@mutant
+def no_epoch_check() -> AbstractContextManager[Any]:
+    """A leader of old answers who follows the next one, and his answers are believed."""
+
+    def is_current(self: Followed) -> bool:
+        asked, partition = self.asked, self.partition
+        at_end = asked is not None and asked.offset == partition.log.end_offset
+        return at_end and not partition.leads
+
+    @contextlib.contextmanager
+    def both() -> Iterator[None]:
+        with (
+            patch.object(Partition, "check_epoch", lambda self, epoch: None),
+            patch.object(Followed, "is_current", is_current),
+        ):
+            yield
+
+    return both()
+
+
+@mutant
+def unclean_election() -> AbstractContextManager[Any]:
+    """Who lives may lead, in sync or not."""
+    return patch.object(elections, "by_config", lambda config: lambda topic: True)
+
+
+@mutant
+def the_dead_stay_in_sync() -> AbstractContextManager[Any]:
+    """A broker that comes back does not leave the sets of its last life."""
+
+    async def stay(*given: Any) -> None:
+        pass
+
+    return patch.object(registration, "step_back", stay)
+
+
+@mutant
+def acknowledged_by_the_leader_alone() -> AbstractContextManager[Any]:
+    """acks=1 where acks=all was asked for."""
+
+    def on_committed(self: Partition, offset: int, tell: Any, **given: Any) -> None:
+        tell(ErrorCode.NONE)
+
+    return patch.object(Partition, "on_committed", on_committed)
+
+
+@mutant
+def shown_before_it_is_committed() -> AbstractContextManager[Any]:
+    """Consumers read to the end of the log."""
+    read = Partition.read
+
+    def read_all(self: Partition, offset: int, *, isolation: int, **given: Any) -> Any:
+        return read(self, offset, isolation=2, **given)
+
+    return patch.object(Partition, "read", read_all)
+
+
+@mutant
+def joined_before_it_has_all() -> AbstractContextManager[Any]:
+    """A follower is in sync as soon as it fetches."""
+
+    def joining(self: Followers, broker_id: int, high_watermark: int) -> Any:
+        if self.pending is not None or broker_id in self.isr:
+            return None
+        return (*self.isr, broker_id)
+
+    return patch.object(Followers, "joining", joining)
+
+
+@mutant
+def sets_written_without_a_version() -> AbstractContextManager[Any]:
+    """Whoever writes last is right."""
+
+    put = isr_writes.IsrWrites._put
+
+    def put_anyway(self: Any, wish: Any) -> Any:
+        return put(self, wish._replace(version=ANY_VERSION))
+
+    return patch.object(isr_writes.IsrWrites, "_put", put_anyway)
+
+
+@mutant
+def a_follower_forgets_producers() -> AbstractContextManager[Any]:
+    """After a failover a batch that is sent again is not known."""
+    append = following.append
+
+    def forget(log: Any, data: Any, now_ms: int) -> Any:
+        with patch.object(type(log), "remember_producers", lambda self, data, headers: None):
+            return append(log, data, now_ms)
+
+    return patch.object(following, "append", forget)
+
+
+@mutant
+def a_leader_without_an_epoch_of_its_own() -> AbstractContextManager[Any]:
+    """A new leader goes on in its predecessor's epoch."""
+
+    def led(partition: Any, leader: int, isr: Any) -> Any:
+        from dataclasses import replace
+
+        return replace(partition, leader=leader, isr=tuple(isr))
+
+    return patch.object(elections, "_led", led)
