@@ -17,10 +17,14 @@ from delivery_checks import violations as delivery_violations
 from delivery_history import Place
 from delivery_log import Batch
 
+OFFSETS: Place = ("__consumer_offsets", 0)
+
 
 def violations(history: ClusterHistory) -> list[str]:
     """Everything that is wrong with this run; nothing, if all is well."""
-    history.logs = {place: [] for place in history.logs} | merged(history.polls)
+    seen = merged(history.polls)
+    history.logs = {place: seen.get(place, []) for place in history.logs}
+    history.group_batches = seen.get(OFFSETS, [])
     found = delivery_violations(history)
     for check in CLUSTER:
         broken = list(check(history))

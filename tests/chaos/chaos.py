@@ -1,0 +1,93 @@
+"""`make chaos minutes=N`: storms over a cluster, one seed after another, for so many minutes.
+
+    python tests/chaos/chaos.py --minutes 60 [--seed 7] [--seconds 40] [--case exactly_once]
+    python tests/chaos/chaos.py --seed 7 --plan        what would be done, and when
+
+Each line is a run, with its seed. A run that finds something keeps its directory: data, journals,
+logs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path += [str(HERE), str(HERE.parent / "delivery"), str(HERE.parent / "compat")]
+
+from chaos_checks import cluster_evidence, violations  # noqa: E402
+from chaos_run import ClusterRun  # noqa: E402
+from delivery_checks import summary  # noqa: E402
+from delivery_run import Case, seed_of_this_run  # noqa: E402
+
+CASES = [
+    Case("exactly_once", "classic", "cooperative-sticky"),
+    Case("at_least_once", "consumer"),
+    Case("exactly_once", "consumer"),
+    Case("at_least_once", "classic", "range"),
+]
+
+
+def main() -> int:
+    # Ended from outside, it ends what it has started.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
+    given = arguments()
+    cases = [case for case in CASES if given.case in str(case)]
+    first = seed_of_this_run() if given.seed is None else given.seed
+    if given.plan:
+        print(ClusterRun(cases[0], first, given.seconds, Path(tempfile.gettempdir())).plan)
+        return 0
+    end = time.monotonic() + given.minutes * 60
+    failures = 0
+    for number, case in enumerate(itertools.cycle(cases)):
+        if time.monotonic() > end:
+            break
+        failures += not one_run(case, first + number, given.seconds, given.verbose)
+    print(f"{number} runs, {failures} with a finding", flush=True)
+    return 1 if failures else 0
+
+
+def one_run(case: Case, seed: int, seconds: float, verbose: bool) -> bool:
+    """Whether every promise was kept."""
+    directory = Path(tempfile.mkdtemp(prefix=f"chaos-{seed}-"))
+    say = print if verbose else lambda text: None
+    run = ClusterRun(case, seed, seconds, directory, say=say)
+    start = time.monotonic()
+    try:
+        history = run()
+        broken = violations(history)
+    except AssertionError as error:
+        broken, history = [str(error)], run.history
+    took_s = time.monotonic() - start
+    print(f"{'FAILED' if broken else 'ok':6} OTTLA_SEED={seed} {case}, {took_s:.0f} s:", flush=True)
+    print(f"       {summary(history)}; {dict(run.done)}", flush=True)
+    print(f"       {cluster_evidence(history)}", flush=True)
+    healed = [healing.took_s for healing in history.healings]
+    print(f"       healed in {healed} s", flush=True)
+    if broken:
+        print("\n".join(f"       {line}" for line in broken), flush=True)
+        print(f"       everything is in {directory}", flush=True)
+    else:
+        shutil.rmtree(directory)
+    return not broken
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="chaos")
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--seconds", type=float, default=40, help="of storms in one run")
+    parser.add_argument("--seed", type=int, help="of the first run; the next have the next")
+    parser.add_argument("--case", default="", help="only those with this in their name")
+    parser.add_argument("--plan", action="store_true", help="only print what a seed would do")
+    parser.add_argument("--verbose", action="store_true")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""A broker whose disk can be slowed and whose clock can be set while it runs.
+
+    python chaos_broker.py CONTROL serve --override ...
+
+CONTROL is a file of JSON: {"clock_ms": -2000, "sync_s": 0.5}. It is put in here, from outside; the
+project's source has no switch for it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+
+from ottla.cli.main import main
+from ottla.clock import SystemClock
+from ottla.storage.files import DiskFile, DiskFiles
+
+LOOK_S = 0.05
+
+
+class Control:
+    """What the file says, looked at again and again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.clock_ms = 0
+        self.sync_s = 0.0
+
+    def follow(self) -> None:
+        while True:
+            try:
+                said = json.loads(self._path.read_text())
+            except (OSError, ValueError):
+                said = {}
+            self.clock_ms = int(said.get("clock_ms", 0))
+            self.sync_s = float(said.get("sync_s", 0.0))
+            time.sleep(LOOK_S)
+
+
+def take_control(control: Control) -> None:
+    """A sync takes so much longer; a write, which the system's memory takes, a hundredth of it."""
+    now_ms, pwrite = SystemClock.now_ms, DiskFile.pwrite
+    sync_file, sync_path = DiskFile.sync, DiskFiles.sync
+
+    def slow_pwrite(self, data, position):
+        time.sleep(control.sync_s / 100)
+        return pwrite(self, data, position)
+
+    def slow_sync(self):
+        time.sleep(control.sync_s)
+        sync_file(self)
+
+    def slow_sync_path(self, path):
+        time.sleep(control.sync_s)
+        sync_path(self, path)
+
+    SystemClock.now_ms = lambda self: now_ms(self) + control.clock_ms
+    DiskFile.pwrite, DiskFile.sync, DiskFiles.sync = slow_pwrite, slow_sync, slow_sync_path
+
+
+if __name__ == "__main__":
+    control = Control(Path(sys.argv.pop(1)))
+    take_control(control)
+    threading.Thread(target=control.follow, daemon=True).start()
+    sys.exit(main())

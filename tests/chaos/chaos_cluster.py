@@ -1,0 +1,275 @@
+"""Three broker processes and a ZooKeeper, with a network in the middle that can be cut.
+
+Every address that anybody is told is a door of that network: of a broker for clients, of a broker
+for other brokers, of ZooKeeper for one broker. Only the watch goes past it, straight to a broker:
+it sees what even a broker says that nobody else can reach.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from chaos_openers import opener_by_process
+from chaos_plan import CLIENTS, ZOOKEEPER
+from compat_brokers import Broker, free_port
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.testing.network import Door, Network
+from ottla.testing.zookeeper import ZooKeeperServer
+
+HERE = Path(__file__).parent
+SESSION_MS = 4000
+START_S_MAX = 60.0
+
+# Short times, so that a storm of seconds meets what takes minutes in life.
+SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "replica.lag.time.max.ms": "2000",
+    "zookeeper.session.timeout.ms": str(SESSION_MS),
+    "zookeeper.connection.timeout.ms": "120000",  # one that starts while it is cut off, waits
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "500",
+}
+
+
+class ChaosBroker(Broker):
+    """One broker: its doors, its disk and its clock."""
+
+    def __init__(self, directory: Path, number: str, settings: Mapping[str, str]) -> None:
+        super().__init__(directory, {**SETTINGS, **settings, "broker.id": number})
+        self.number = number
+        self.internal_port = free_port()
+        self.life = 0
+        self.wanted = False
+        """Whether it should be running."""
+        self.paused = False
+        self.doors: list[Door] = []
+        self.addresses: dict[str, str] = {}
+        self._control = directory / "control.json"
+        self._controlled: dict[str, float] = {}
+
+    def command(self) -> list[str]:
+        listeners = f"CLIENT://127.0.0.1:{self.port},INTERNAL://127.0.0.1:{self.internal_port}"
+        overrides = {
+            **self.settings,
+            "listeners": listeners,
+            "listener.security.protocol.map": "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT",
+            "inter.broker.listener.name": "INTERNAL",
+            "log.dirs": str(self.data_directory),
+            **self.addresses,
+        }
+        launcher = str(HERE / "chaos_broker.py")
+        command = [sys.executable, launcher, str(self._control), "serve"]
+        for name, value in overrides.items():
+            command += ["--override", f"{name}={value}"]
+        return command
+
+    def launch(self) -> None:
+        """Start; whether it comes to serve is seen later (it may be cut off just now)."""
+        import subprocess
+
+        assert self.process is None
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.life += 1
+        self.wanted = True
+        for door in self.doors:
+            door.open()
+        with self.log_path.open("ab") as log:
+            log.write(f"--- life {self.life}\n".encode())
+            log.flush()
+            self.process = subprocess.Popen(
+                self.command(), stdout=log, stderr=log, cwd=self.directory
+            )
+
+    def die(self) -> None:
+        """kill -9. Its ports refuse, as a dead process's do."""
+        self.wanted = False
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+        self.paused = False
+        for door in self.doors:
+            door.shut()
+
+    def leave(self) -> None:
+        """SIGTERM; `gone` is asked again and again."""
+        self.wanted = False
+        self.resume()
+        if self.process is not None:
+            self.process.send_signal(signal.SIGTERM)
+
+    def pause(self) -> None:
+        if self.alive():
+            self.process.send_signal(signal.SIGSTOP)
+            self.paused = True
+
+    def resume(self) -> None:
+        if self.paused and self.process is not None:
+            self.process.send_signal(signal.SIGCONT)
+        self.paused = False
+
+    def control(self, **values: float) -> None:
+        """Set its clock, slow its disk."""
+        self._controlled.update(values)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        making = self._control.with_suffix(".making")
+        making.write_text(json.dumps(self._controlled))
+        os.replace(making, self._control)
+
+
+class Cluster:
+    """What the workers, the watch and the nemesis see of it."""
+
+    name = "ottla"
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        numbers: Iterable[str] = ("1", "2", "3"),
+    ) -> None:
+        self.network = Network()
+        self.zookeeper = ZooKeeperServer(directory=directory / "zookeeper")
+        self.zookeeper_runs = False
+        self.brokers = {
+            number: ChaosBroker(directory / f"broker{number}", number, settings or {})
+            for number in numbers
+        }
+
+    def start(self) -> None:
+        self.network.start()
+        self.start_zookeeper(wait=True)
+        who = opener_by_process(self._pids)
+        for number, broker in self.brokers.items():
+            outside = self.network.door(CLIENTS, number, broker.port)
+            inside = self.network.door(who, number, broker.internal_port)
+            to_zookeeper = self.network.door(number, ZOOKEEPER, self.zookeeper.port)
+            broker.doors = [outside, inside]
+            broker.addresses = {
+                "advertised.listeners": (
+                    f"CLIENT://127.0.0.1:{outside.port},INTERNAL://127.0.0.1:{inside.port}"
+                ),
+                "zookeeper.connect": f"127.0.0.1:{to_zookeeper.port}",
+            }
+            broker.launch()
+        self.await_brokers()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{broker.doors[0].port}" for broker in self.brokers.values())
+
+    def await_brokers(self) -> None:
+        """Until each has registered and knows of all the others."""
+        deadline = time.monotonic() + START_S_MAX
+        while True:
+            try:
+                admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+                if len(admin.list_topics(timeout=2).brokers) == len(self.brokers):
+                    return
+            except KafkaException:
+                pass
+            dead = [broker for broker in self.brokers.values() if not broker.alive()]
+            if dead or time.monotonic() > deadline:
+                raise AssertionError("the cluster did not start:\n" + self.log_tail(8000))
+            time.sleep(0.1)
+
+    def make_topic(self, name: str, partitions: int) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        new = NewTopic(name, partitions, 3, config={"min.insync.replicas": "2"})
+        admin.create_topics([new])[name].result(START_S_MAX)
+
+    def heal(self) -> None:
+        """No fault is left; whoever is away is started again."""
+        self.network.heal()
+        if self.zookeeper_runs:
+            self.zookeeper.resume()
+        else:
+            self.start_zookeeper()
+        for broker in self.brokers.values():
+            broker.control(clock_ms=0, sync_s=0.0)
+            broker.resume()
+            if not broker.wanted:
+                if broker.process is not None:
+                    self.end(broker)
+                broker.launch()
+
+    def end(self, broker: ChaosBroker) -> str:
+        """Wait for one that was told to stop; what is wrong with the way it did."""
+        assert broker.process is not None
+        try:
+            code = broker.process.wait(START_S_MAX)
+        except Exception:
+            broker.die()
+            return f"broker {broker.number} did not stop:\n{broker.log_tail()}"
+        broker.process = None
+        for door in broker.doors:
+            door.shut()
+        return f"broker {broker.number} left with {code}:\n{broker.log_tail()}" if code else ""
+
+    def stop(self) -> None:
+        for broker in self.brokers.values():
+            broker.die()
+        self.zookeeper.close()
+        self.network.stop()
+
+    def start_zookeeper(self, *, wait: bool = False) -> None:
+        if not self.zookeeper_runs:
+            self.zookeeper.start(wait=wait)
+            self.zookeeper_runs = True
+
+    def kill_zookeeper(self) -> None:
+        self.zookeeper.kill()
+        self.zookeeper_runs = False
+
+    # What tests/delivery's Run asks of its broker
+
+    process = None
+
+    def alive(self) -> bool:
+        """Whether everybody lives who should."""
+        return all(broker.alive() for broker in self.brokers.values() if broker.wanted)
+
+    def revive(self) -> list[str]:
+        """Start those again who died unasked; what their logs say."""
+        said = []
+        for broker in self.brokers.values():
+            if broker.wanted and not broker.alive():
+                assert broker.process is not None
+                said.append(
+                    f"broker {broker.number} died unasked ({broker.process.returncode}):\n"
+                    + broker.log_tail()
+                )
+                broker.process = None
+                broker.launch()
+        return said
+
+    def log_tail(self, size: int = 6000) -> str:
+        return "\n".join(
+            f"== broker {broker.number}\n{broker.log_tail(size)}"
+            for broker in self.brokers.values()
+        )
+
+    def _pids(self) -> dict[int, str]:
+        return {
+            broker.process.pid: number
+            for number, broker in self.brokers.items()
+            if broker.process is not None
+        }

@@ -1,0 +1,208 @@
+"""One run: a cluster, workers, storms by a seed with calm after each, then the facts."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from chaos_cluster import SESSION_MS, Cluster
+from chaos_history import ClusterHistory, merged, replicas_on_disk
+from chaos_nemesis import Nemesis
+from chaos_plan import CONTROLLER, LEADER, Fault, Plan, Setting, make_plan
+from chaos_watch import OFFSETS, TRANSACTIONS, Watch
+from delivery_faults import Fault as WorkerFault
+from delivery_log import committed
+from delivery_run import AIOKAFKA, TICK_S, WORKER_START_S, Run, Slot, end
+from delivery_watch import wait_until
+
+PARTITIONS = 3
+CONVERGE_S = 45.0
+"""After the last fault is healed, all is well within this time: every broker is back in every
+in-sync set, all name the same leaders, and producers are acknowledged again."""
+CALM_S = 120.0
+
+
+@dataclass(slots=True)
+class ClusterRun(Run):
+    calm_s: float = CALM_S
+    converge_s: float = CONVERGE_S
+    settings: dict[str, str] = field(default_factory=dict)
+    history: ClusterHistory = field(init=False)
+    plan: Plan = field(init=False)
+    cluster: Cluster = field(init=False)
+    _nemesis: Nemesis = field(init=False)
+    _watch: Watch = field(init=False)
+
+    def __post_init__(self) -> None:
+        Run.__post_init__(self)
+        old = self.history
+        self.history = ClusterHistory(old.mode, old.input, old.output, old.group)
+        victims = tuple(slot.name for slot in self._slots.values() if slot.role != "observer")
+        setting = Setting(workers=victims, session_s=SESSION_MS / 1000)
+        self.plan = make_plan(self.seed, self.seconds, setting)
+        self.cluster = Cluster(self.directory, self.settings)
+        self._broker = self.cluster
+        self._broker_away = True  # who is missed is our own affair, see _supervise
+
+    def __call__(self) -> ClusterHistory:
+        self.say(f"{self.case}: {self.plan}")
+        try:
+            self.cluster.start()
+            for topic in (self.history.input, self.history.output):
+                self.cluster.make_topic(topic, PARTITIONS)
+            journal = str(self.directory / "cluster.journal")
+            self._watch = Watch(self.history, self.cluster, PARTITIONS, self.seed, journal)
+            self._nemesis = Nemesis(self.cluster, self._find, self._watch.accident)
+            self._watch.start()
+            try:
+                for slot in self._slots.values():
+                    self._start_worker(slot)
+                self._suffer()
+                self._calm_down(self._watch)
+            finally:
+                self._watch.stop()
+                self._kill_all()
+            self._stop_cluster()
+        finally:
+            self.cluster.stop()
+        self._collect()
+        return self.history
+
+    def _workers(self) -> list[Slot]:
+        return [
+            Slot("source0", "source"),
+            Slot("source1", "source", AIOKAFKA),
+            Slot("transform0", "transform"),
+            Slot("transform1", "transform"),
+            Slot("observer0", "observer"),
+        ]
+
+    # Storms
+
+    def _suffer(self) -> None:
+        wait_until(lambda: all(map(self._is_ready, self._slots.values())), WORKER_START_S)
+        for storm in self.plan.storms:
+            self._nemesis.schedule(storm)
+            start = time.monotonic()
+            for fault in storm:
+                if fault.kind.endswith("worker"):
+                    self._at(start + fault.at_s, lambda fault=fault: self._hurt_worker(fault))
+            while self._due or self._nemesis.busy:
+                self._supervise()
+                time.sleep(TICK_S)
+            self._heal()
+        self.done.update(self._nemesis.done)
+
+    def _hurt_worker(self, fault: Fault) -> None:
+        kind = fault.kind.split()[0]
+        self._inflict(WorkerFault(fault.at_s, fault.targets[0], kind, fault.for_s))
+
+    def _heal(self) -> None:
+        self.cluster.heal()
+        start, acked = time.monotonic(), self._acked()
+        troubles = "not looked yet"
+        took_s = None
+        while took_s is None and time.monotonic() - start < self.converge_s:
+            self._supervise()
+            troubles = self._troubles(start)
+            if not troubles and self._acked() <= acked:
+                troubles = "no produce has been acknowledged since"
+            if not troubles:
+                took_s = round(time.monotonic() - start, 2)
+            time.sleep(0.1)
+        self._watch.tell("healed", self._watch.now_s(), took_s, self.converge_s, troubles)
+        self.say(f"healed in {took_s} s {troubles}")
+
+    def _acked(self) -> int:
+        """Acknowledged produces so far, of all workers."""
+        journals = self.directory.glob("source*.journal")
+        return sum(path.read_bytes().count(b'["acked"') for path in journals)
+
+    def _troubles(self, since: float) -> str:
+        """What keeps the cluster from being well; nothing, if it is."""
+        everybody = {int(number) for number in self.cluster.brokers}
+        leaders: dict[Any, set[tuple[int, int]]] = {}
+        for watch in self._watch.watches:
+            name = f"broker {watch.broker.number}"
+            if watch.brokers_seen != everybody:
+                return f"{name} knows of the brokers {sorted(watch.brokers_seen)}"
+            if missing := set(self._watch.places) - watch.metadata.keys():
+                return f"{name} does not know {sorted(missing)}"
+            for place, one in watch.metadata.items():
+                if one.leader_id < 0 or set(one.isr_nodes) != everybody:
+                    return f"{name}: {place} has leader {one.leader_id}, isr {one.isr_nodes}"
+                leaders.setdefault(place, set()).add((one.leader_epoch, one.leader_id))
+        several = {place: named for place, named in leaders.items() if len(named) > 1}
+        return f"different leaders are named: {several}" if several else ""
+
+    def _find(self, target: str) -> str | None:
+        """A broker's number: of the leader, of the controller, or the one that is given."""
+        if target == LEADER:
+            place = self._watch.places[0]
+            named = [
+                (watch.metadata[place].leader_epoch, watch.metadata[place].leader_id)
+                for watch in self._watch.watches
+                if place in watch.metadata
+            ]
+            leader = str(max(named)[1]) if named else ""
+            return leader if leader in self.cluster.brokers else None
+        return self._controller() if target == CONTROLLER else target
+
+    def _controller(self) -> str | None:
+        for watch in self._watch.watches:
+            if (found := str(watch.controller)) in self.cluster.brokers:
+                return found
+        return None
+
+    def _supervise(self) -> None:
+        self._nemesis.tick()
+        self.history.accidents += self.cluster.revive()
+        Run._supervise(self)
+
+    # The end
+
+    def _calm_down(self, watch: Watch) -> None:
+        """No more faults: sources end, all that is in goes through, observers see the end."""
+        of_role: dict[str, list[Slot]] = {}
+        for slot in self._slots.values():
+            of_role.setdefault(slot.role, []).append(slot)
+        self._wait_supervised(lambda: all(map(self._is_ready, self._slots.values())), "all start")
+        for process in self._zombies:
+            end(process)
+        self._stop_workers(of_role["source"])
+        self._wait_supervised(
+            lambda: watch.caught_up() and self._all_transformed(), "the group reads to the end"
+        )
+        self._stop_workers(of_role["transform"])
+        self._wait_supervised(watch.caught_up, "every transaction ends")
+        total = sum(self._visible_count(place) for place in watch.places)
+        wait_until(
+            lambda: all(self._seen(s) >= total for s in of_role["observer"]), self.calm_s / 3
+        )
+        self._stop_workers(of_role["observer"])
+
+    def _visible_count(self, place: Any) -> int:
+        polls = [poll for poll in self.history.polls if poll.place == place]
+        return len(committed(merged(polls).get(place, [])))
+
+    def _all_transformed(self) -> bool:
+        logs = merged(self.history.polls)
+        for place in self._watch.places:
+            if place[0] != self.history.input:
+                continue
+            shown = [record.offset for record in committed(logs.get(place, []))]
+            if shown and self._watch.group_place(place) <= shown[-1]:
+                return False
+        return True
+
+    def _stop_cluster(self) -> None:
+        """In good order, one after the other; then what lies on the disks is read."""
+        for broker in self.cluster.brokers.values():
+            broker.leave()
+            if said := self.cluster.end(broker):
+                self.history.accidents.append(said)
+        places = [*self._watch.places, OFFSETS, TRANSACTIONS]
+        for number, broker in self.cluster.brokers.items():
+            for place, batches in replicas_on_disk(broker.data_directory, places).items():
+                self.history.replicas[int(number), place] = batches

@@ -1,0 +1,33 @@
+"""A cluster in a storm: brokers, ZooKeeper, network, disks and clocks fail, every promise is kept.
+
+A failure names its seed; `OTTLA_SEED=... pytest tests/chaos -m delivery` repeats its faults, and
+`make chaos minutes=30` runs longer ones. What is done, and when, is printed first.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from chaos_checks import cluster_evidence, violations
+from chaos_run import ClusterRun
+from delivery_checks import evidence, records_through, summary
+from delivery_run import Case, seed_of_this_run
+
+SECONDS = 12.0
+RECORDS_MIN = 30
+
+pytestmark = [pytest.mark.delivery, pytest.mark.timeout(600)]
+
+
+def test_a_cluster_in_a_storm_keeps_its_promises(tmp_path: Path) -> None:
+    case = Case("exactly_once", "classic", "cooperative-sticky")
+    run = ClusterRun(case, seed_of_this_run(), SECONDS, tmp_path)
+    history = run()
+    print(f"{case}: {dict(run.done)}; {summary(history)}; {cluster_evidence(history)}")
+    broken = violations(history)
+    assert not broken, f"OTTLA_SEED={run.seed}\n{run.plan}\n" + "\n".join(broken)
+    assert run.done["kill"]
+    assert records_through(history) > RECORDS_MIN, summary(history)
+    assert all(cluster_evidence(history).values()), cluster_evidence(history)
+    assert all(evidence(history).values()), evidence(history)
