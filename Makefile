@@ -19,7 +19,7 @@ help:
 	@echo "make librdkafka   librdkafka's own test suite"
 	@echo "make compile  the hot modules compiled by mypyc, as .cache/compiled/bin/ottla"
 	@echo "make bench    Ottla beside Apache Kafka in one run"
-	@echo "make chaos    clients and broker killed at random (minutes=10)"
+	@echo "make chaos    clients, brokers, ZooKeeper and network fail at random (minutes=10)"
 	@echo "make fuzz     random frames and segment files (minutes=5)"
 	@echo "make messages write src/ottla/wire/messages anew from kio"
 	@echo "make functions-doc write docs/sql-functions.md anew from the table of functions"
@@ -69,7 +69,7 @@ spark: $(SPARK)
 
 # Clients and the broker are killed at random: alone on the machine, and last.
 delivery: $(SPARK)
-	$(BIN)/pytest -q -s tests/delivery -m delivery
+	$(BIN)/pytest -q -s tests/chaos tests/delivery -m delivery
 
 compat: $(SPARK)
 	./tools/setup_test_clients.sh --maven
@@ -101,6 +101,8 @@ bench: compile
 
 chaos: $(SPARK)
 	OTTLA_MUTANTS=1 $(BIN)/pytest -q tests/delivery/test_delivery_mutants.py
+	$(BIN)/python tests/simulation/simulate.py --minutes 2
+	$(BIN)/python tests/chaos/storms.py --minutes $(or $(minutes),10) $(ARGS)
 	$(BIN)/python tests/delivery/chaos.py --minutes $(or $(minutes),10) $(ARGS)
 	$(BIN)/python tests/delivery/chaos_spark.py --minutes $(or $(minutes),10)
 

@@ -177,7 +177,9 @@ class BrokerLife(Life):
     async def _join(self) -> None:
         while True:
             try:
-                return await self.registration.register()
+                await self.registration.register()
+                self.session_is_gone = False
+                return
             except StoreError:  # cut off; what may be half done is undone
                 self.meta_store.session.expire()
             except KafkaError:  # our last life is not forgotten yet

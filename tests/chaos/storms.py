@@ -1,7 +1,7 @@
 """`make chaos minutes=N`: storms over a cluster, one seed after another, for so many minutes.
 
-    python tests/chaos/chaos.py --minutes 60 [--seed 7] [--seconds 40] [--case exactly_once]
-    python tests/chaos/chaos.py --seed 7 --plan        what would be done, and when
+    python tests/chaos/storms.py --minutes 60 [--seed 7] [--seconds 40] [--case exactly_once]
+    python tests/chaos/storms.py --seed 7 --plan        what would be done, and when
 
 Each line is a run, with its seed. A run that finds something keeps its directory: data, journals,
 logs.
@@ -79,7 +79,7 @@ def one_run(case: Case, seed: int, seconds: float, verbose: bool) -> bool:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="chaos")
+    parser = argparse.ArgumentParser(prog="storms")
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seconds", type=float, default=40, help="of storms in one run")
     parser.add_argument("--seed", type=int, help="of the first run; the next have the next")
