@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.errors import ErrorCode, KafkaError
@@ -81,7 +81,7 @@ def fetched(batches: list[bytes], range_: Range = EVERYTHING) -> Fetched:
 @given(
     batches=st.lists(st.tuples(RECORDS, st.integers(0, 4)), min_size=1, max_size=4), data=st.data()
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_columns_are_what_records_says(
     batches: list[tuple[list[Record], int]], data: st.DataObject
 ) -> None:

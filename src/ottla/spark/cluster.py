@@ -132,9 +132,11 @@ class Cluster:
             try:
                 return ask()
             except KafkaError as error:
-                if error.code not in PASSING or self._clock() - begin > self._patience(error):
+                if error.code not in PASSING:
                     raise
-                self.forget(error)
+                self.forget(error)  # before we give up, too: an answer may be under way
+                if self._clock() - begin > self._patience(error):
+                    raise
             self.sleep(pause_s)
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
