@@ -11,6 +11,7 @@ from benchmarks.rows.latency import FixedRateLatency, OneInFlightLatency
 from benchmarks.rows.rebalance import Rebalance
 from benchmarks.rows.requests import PIPELINE_DEPTH, LibrdkafkaRequests, RawRequests
 from benchmarks.rows.spark import SparkJobs, SparkLatency, SparkStart
+from benchmarks.rows.sql import SqlQueries
 from benchmarks.rows.start import Start
 from benchmarks.rows.throughput import Consume, Produce, ProduceAndConsume
 from benchmarks.rows.transactions import TransactionalProduce
@@ -49,6 +50,7 @@ def own_rows() -> dict[str, list[OwnRow]]:
         "catch-up": [CatchUp()],
         "failover": [FailoverTime()],
         "partitions": [ManyPartitions()],
+        "sql": [SqlQueries()],
         "growth": [Growth()],
     }
 
