@@ -266,6 +266,67 @@ def drop_connection(store: ZooKeeperStore) -> None:
     socket.shutdown(2)
 
 
+def test_a_hold_that_was_broken_off_is_in_nobodys_way(
+    stores: ZooKeeperStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        store, other = await stores.open(), await stores.open()
+        carry_out = Mirror.carry_out
+
+        async def slow(mirror: Mirror, plan: Plan) -> Sequence[Any]:
+            await carry_out(mirror, plan)
+            await asyncio.sleep(SOON_S)
+            return []
+
+        monkeypatch.setattr(Mirror, "carry_out", slow)
+        holding = asyncio.create_task(store.hold("/controller", b"me"))
+        while await other.get("/controller") is None:
+            await asyncio.sleep(0.01)
+        monkeypatch.setattr(Mirror, "carry_out", carry_out)
+        again = await store.hold("/controller", b"me again")
+        assert await other.get("/controller") == Entry(b"me again", 0)
+        holding.cancel()
+        await asyncio.sleep(0.2)
+        assert not again.lost.is_set()
+        await again.release()
+        with monkeypatch.context() as patch:
+            patch.setattr(Mirror, "carry_out", slow)
+            holding = asyncio.create_task(store.hold("/controller", b"me"))
+            while await other.get("/controller") is None:
+                await asyncio.sleep(0.01)
+        holding.cancel()
+        async with asyncio.timeout(SOON_S):
+            while await other.get("/controller") is not None:
+                await asyncio.sleep(0.01)
+        await store.close()
+        await other.close()
+
+    run(scenario)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_client_that_fails_is_started_again(
+    stores: ZooKeeperStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        store = await stores.open()
+        hold = await store.hold("/held", b"me")
+        await store.create("/a", b"1")
+
+        def fail(*_: Any) -> None:
+            raise RuntimeError("a bug of the client")
+
+        connection = store._mirror.client._kazoo._connection
+        with monkeypatch.context() as patch:
+            patch.setattr(connection, "_read_socket", fail)
+            async with asyncio.timeout(SOON_S):
+                await hold.lost.wait()
+        assert await store.put("/a", b"2", version=0) == 1
+        await store.close()
+
+    run(scenario)
+
+
 def test_a_zookeeper_that_is_not_there_is_named() -> None:
     async def scenario() -> None:
         with pytest.raises(StoreError, match=r"127\.0\.0\.1:1/x is not reachable"):

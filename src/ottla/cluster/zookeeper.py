@@ -140,27 +140,30 @@ class ZooKeeperStore:
 
     async def hold(self, key: str, value: bytes) -> ZooKeeperHold:
         check_key(key)
-        unsure = False
         for _ in range(TRIES_MAX):
             await self._mirror.usable()
             if self._mirror.tree.entry(key) is not None:
                 await self._mirror.catch_up()
             node = self._mirror.tree.nodes.get(key)
-            if node is not None and unsure and node.owner == self._mirror.client.session_id:
-                return self._held(key, value)
-            if node is not None:
+            if node is not None and not self._is_stray(key):
                 raise Conflict(key, "is held already")
+            if node is not None and node.value == value:
+                return self._held(key, value)
             plan = Plan(self._mirror.tree)
+            if node is not None:
+                plan.add(Delete(key, node.version))
             plan.create(key, value, ephemeral=True)
             try:
                 await self._mirror.carry_out(plan)
             except Unreachable:
-                unsure = True
-                await self._mirror.catch_up()
+                await self._mirror.catch_up()  # it may be there, as a stray one of ours
             except Stale:
                 await self._mirror.catch_up()
             except Refused as error:
                 raise StoreError(f"ZooKeeper refused to hold {key}: {error!r}") from error
+            except asyncio.CancelledError:
+                self._mirror.run(self._remove_stray(key))
+                raise
             else:
                 return self._held(key, value)
         raise StoreError(f"{key} in ZooKeeper changes too fast to be held")
@@ -251,6 +254,18 @@ class ZooKeeperStore:
     def _held(self, key: str, value: bytes) -> ZooKeeperHold:
         hold = self._holds[key] = ZooKeeperHold(self, key, Entry(value, 0))
         return hold
+
+    def _is_stray(self, key: str) -> bool:
+        """It is of our session, and nobody here knows of it: its making was broken off."""
+        node = self._mirror.tree.nodes.get(key)
+        ours = node is not None and node.owner == self._mirror.client.session_id
+        return ours and key not in self._holds
+
+    async def _remove_stray(self, key: str) -> None:
+        with contextlib.suppress(StoreError):
+            await self._mirror.catch_up()
+            if self._is_stray(key):
+                await self.delete(key, version=ANY_VERSION)
 
     def _lose_holds(self) -> None:
         for hold in self._holds.values():

@@ -153,7 +153,7 @@ class Client:
         self._kazoo = KazooClient(
             hosts,
             timeout=session_timeout_s,
-            handler=_Handler(),
+            handler=_Handler(connect_s_max=session_timeout_s / (hosts.count(",") + 1)),
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=RETRY_S_MAX),
             logger=_kazoo_log(),
             **(options or {}),
@@ -176,6 +176,11 @@ class Client:
     def refused(self) -> bool:
         """The ensemble does not believe who we say that we are; it is not asked again."""
         return bool(self._kazoo.client_state == KeeperState.AUTH_FAILED)
+
+    @property
+    def ended(self) -> bool:
+        """kazoo does nothing any more; only `start` lets it."""
+        return bool(self._kazoo.client_state == KeeperState.CLOSED)
 
     def start(self) -> None:
         """Begin to connect; `on_state` tells when that is done."""
@@ -309,9 +314,10 @@ class _Direct:
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     """kazoo's threads without the two for callbacks: ours only pass the word to the loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, connect_s_max: float) -> None:
         super().__init__()
         self.completion_queue = self.callback_queue = _Direct()
+        self._connect_s_max = connect_s_max
 
     def start(self) -> None:
         self._running = True
@@ -336,6 +342,11 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
             [each for each in writers if each in hit],
             [],
         )
+
+    def create_connection(self, *arguments: Any, timeout: float, **options: Any) -> Any:
+        """kazoo would wait for one server, and nobody answers there, as long as a session lasts."""
+        timeout = min(timeout, self._connect_s_max)
+        return super().create_connection(*arguments, timeout=timeout, **options)
 
     def dispatch_callback(self, callback: Any) -> None:
         callback.func(*callback.args)

@@ -20,6 +20,7 @@ from ottla.cluster.zookeeper_client import CONNECTED, LOST, Client, Refused, Unr
 from ottla.cluster.zookeeper_tree import Node, Operation, Plan, Tree
 
 TRIES_MAX: Final = 20
+RESTART_S: Final = 0.5
 OWN: Final = "/zookeeper"
 """ZooKeeper's own nodes, which a store without a chroot would find beside ours."""
 
@@ -134,7 +135,7 @@ class Mirror:
         self._connection += 1
         self._note(state)
         if state == CONNECTED:
-            self._run(self._resume(self._connection))
+            self.run(self._resume(self._connection))
         elif self.client.refused:
             self._failure = StoreError(f"ZooKeeper at {self._connect} refused our login")
             log.error("%s", self._failure)
@@ -143,6 +144,8 @@ class Mirror:
         elif state == LOST:
             log.warning("the ZooKeeper session is lost; a new one is begun")
             self._on_lost()
+            if self.client.ended:
+                self.run(self._start_again())
         else:
             log.warning("the connection to ZooKeeper is lost; %s is tried again", self._connect)
 
@@ -157,12 +160,18 @@ class Mirror:
             return
         self._dirty.add(path[len(self._root) :])
         if self._ready.is_set() and not self._reading.locked():
-            self._run(self._read_dirty())
+            self.run(self._read_dirty())
 
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work, name="zookeeper-mirror")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _start_again(self) -> None:
+        """kazoo's thread has ended, of an error of its own: without it there is no session."""
+        log.error("the connection to ZooKeeper ended by itself, and is begun anew")
+        await asyncio.sleep(RESTART_S)
+        await asyncio.to_thread(self.client.start)
 
     async def _resume(self, connection: int) -> None:
         """After a connection was made: watch, read everything, tell what is different."""
@@ -217,7 +226,7 @@ class Mirror:
                     except asyncio.CancelledError:
                         self._dirty.update(keys)
                         if not self._closed:
-                            self._run(self._read_dirty())
+                            self.run(self._read_dirty())
                         raise
                     for key, node in zip(keys, nodes, strict=True):
                         self._learn(key, node)
