@@ -15,7 +15,7 @@ from typing import IO, Final
 from ottla.client.lines import Line
 from ottla.errors import KafkaError
 
-START_S_MAX: Final = 30.0
+START_S_MAX: Final = 60.0
 STOP_S_MAX: Final = 30.0
 LOOK_EVERY_S: Final = 0.005
 LOG_BYTES_SHOWN: Final = 8000
