@@ -233,3 +233,37 @@ def test_a_broker_that_stops_moves_its_leaders_first(tmp_path: Path) -> None:
         assert [brokers.partition(1, "t", each).leader for each in range(3)] == [2, 3, 3]
 
     with_brokers(tmp_path, scenario)
+
+
+def test_a_cluster_that_died_as_a_whole_comes_back(tmp_path: Path) -> None:
+    """Each one that returns leaves the sets of which it is not the last: the last one leads."""
+
+    async def scenario(brokers: Brokers) -> None:
+        await create(brokers, [1, 2, 3], [2, 3, 1], [3, 1, 2])
+        for broker_id in brokers.ids:
+            await brokers.crash(broker_id)
+        for broker_id in brokers.ids:
+            await brokers.start(broker_id)
+        await brokers.until(
+            lambda: all(
+                brokers.partition(1, "t", index).leader in brokers.ids for index in range(3)
+            )
+        )
+        await brokers.until(
+            lambda: all(len(brokers.partition(1, "t", index).isr) == 3 for index in range(3))
+        )
+
+    with_brokers(tmp_path, scenario)
+
+
+def test_a_partition_moves_with_its_records_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        await create(brokers, [1, 2])
+        assert await reassign(brokers, 2, (0, [3, 2])) == {0: 0}
+        await brokers.until(lambda: brokers.partition(1).replicas == (3, 2))
+        assert set(brokers.partition(1).isr) == {2, 3}
+        assert brokers.partition(1).leader in (2, 3)
+        await brokers.until(lambda: not brokers[1].partitions.of_topic("t"))
+        assert brokers[3].partitions.find("t", 0) is not None
+
+    with_brokers(tmp_path, scenario)

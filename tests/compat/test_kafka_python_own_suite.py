@@ -29,10 +29,6 @@ LEFT_OUT = {
     "TestSSLConnection": "starts a broker of its own with TLS",
     "test_sasl_integration": "starts a broker of its own with SASL",
 }
-# Admin calls that this broker does not serve yet.
-NOT_SERVED_YET = {
-    "test_alter_replica_log_dirs": "AlterReplicaLogDirs (key 34)",
-}
 # The suite expects an old broker to answer as old brokers did, not only to speak old versions.
 NOT_WHEN_OLD = {
     "test_kafka_version_infer": "the broker is newer than the version under test",
@@ -52,8 +48,6 @@ def test_kafka_python_own_suite(broker: Broker, version: str, tmp_path: Path) ->
         "KAFKA_ROOT": str(SUITE),
     }
     left_out = dict(LEFT_OUT)
-    if os.environ.get("OTTLA_COMPAT_BROKER") != "apache":
-        left_out.update(NOT_SERVED_YET)
     if version != "4.3":
         left_out.update(NOT_WHEN_OLD)
     expression = " and ".join(f"not {name}" for name in left_out)

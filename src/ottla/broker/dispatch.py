@@ -57,6 +57,7 @@ ROUTES: Final[dict[int, Route]] = {
     ApiKey.DELETE_ACLS: Route(1, 3, "acls"),
     ApiKey.DESCRIBE_CONFIGS: Route(1, 4, "describe_configs"),
     ApiKey.ALTER_CONFIGS: Route(0, 2, "alter_configs"),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: Route(1, 2, "alter_replica_log_dirs"),
     ApiKey.DESCRIBE_LOG_DIRS: Route(1, 5, "describe_log_dirs"),
     ApiKey.CREATE_PARTITIONS: Route(0, 3, "create_partitions"),
     ApiKey.DELETE_GROUPS: Route(0, 2, "delete_groups"),

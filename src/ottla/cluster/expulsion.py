@@ -36,5 +36,5 @@ async def expel(store: MetaStore, commits: Commits, broker: Broker) -> bool:
         await commits.commit(writes)
     except Conflict:  # somebody else was faster
         return False
-    log.warning("broker %d does not listen any more: it is taken for dead", broker.id)
+    log.warning("broker %d does not listen any more: its registration is removed", broker.id)
     return True

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from ottla.cli.kafka.exceptions import message_of
+from ottla.cli.kafka.log_dirs import check_directories, directories_of, report
 from ottla.cli.kafka.options import Option, Options, UsageError
 from ottla.cli.kafka.reassignment_json import (
     Assignment,
@@ -175,7 +176,8 @@ def generate(admin: Admin, options: Options) -> None:
 
 
 def execute(admin: Admin, options: Options) -> None:
-    proposed = check_assignment(parse_assignment(read(options.require("reassignment-json-file"))))
+    found, directories = parse_assignment(read(options.require("reassignment-json-file")))
+    proposed = check_assignment(found)
     throttle = options.integer("throttle")
     assert throttle is not None
     under_way = admin.reassignments.list()
@@ -191,8 +193,10 @@ def execute(admin: Admin, options: Options) -> None:
         if broker not in known:
             raise ToolError(f"Unknown broker id {broker}")
     present = _assignment_of(admin, proposed)
+    check_directories(admin, directories)
+    places = directories_of(admin, {each for replicas in present.values() for each in replicas})
     print(
-        f"Current partition replica assignment\n\n{format_assignment(present)}\n\n"
+        f"Current partition replica assignment\n\n{format_assignment(present, places)}\n\n"
         "Save this to use as the --reassignment-json-file option during rollback"
     )
     if throttle >= 0:
@@ -206,7 +210,7 @@ def execute(admin: Admin, options: Options) -> None:
 
 
 def verify(admin: Admin, options: Options) -> None:
-    found = parse_assignment(read(options.require("reassignment-json-file")))
+    found, directories = parse_assignment(read(options.require("reassignment-json-file")))
     targets = dict(found)
     under_way = admin.reassignments.list()
     present = _assignment(admin, {place.topic for place in targets}, missing_is_fine=True)
@@ -222,13 +226,13 @@ def verify(admin: Admin, options: Options) -> None:
                 f"There is no active reassignment of partition {place}, but replica set is"
                 f" {_ids(now)} rather than {_ids(target)}."
             )
-    print()  # where Kafka tells of moves between log directories
+    print(report(directories, directories_of(admin, {broker for _, broker in directories})))
     if not under_way and not options.has("preserve-throttles"):
         _clear(admin, targets, present)
 
 
 def cancel(admin: Admin, options: Options) -> None:
-    targets = dict(parse_assignment(read(options.require("reassignment-json-file"))))
+    targets = dict(parse_assignment(read(options.require("reassignment-json-file")))[0])
     active = admin.reassignments.list(targets)
     if active:
         failed = f"Error cancelling partition reassignment{_s(active)} for:"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from ottla.cli.kafka.log_dirs import Replica
 from ottla.cli.kafka.tool import ToolError
 from ottla.client.record import TopicPartition
 
@@ -23,14 +24,18 @@ def read(path: str) -> str:
         raise ToolError(f"Unable to read file {path}") from None
 
 
-def format_assignment(assignment: Mapping[TopicPartition, Sequence[int]]) -> str:
+def format_assignment(
+    assignment: Mapping[TopicPartition, Sequence[int]],
+    directories: Mapping[Replica, str] | None = None,
+) -> str:
     """One line, as Kafka prints it, and reads it again."""
+    known = directories or {}
     partitions = [
         {
             "topic": place.topic,
             "partition": place.partition,
             "replicas": list(replicas),
-            "log_dirs": [ANY_LOG_DIR] * len(replicas),
+            "log_dirs": [known.get((place, each), ANY_LOG_DIR) for each in replicas],
         }
         for place, replicas in sorted(assignment.items())
     ]
@@ -48,9 +53,13 @@ def parse_topics(text: str) -> list[str]:
     return topics
 
 
-def parse_assignment(text: str) -> list[tuple[TopicPartition, list[int]]]:
-    """Partitions with their replicas; what is named twice is there twice."""
+def parse_assignment(
+    text: str,
+) -> tuple[list[tuple[TopicPartition, list[int]]], dict[Replica, str]]:
+    """Partitions with their replicas, where what is named twice is there twice; and directories
+    that are named."""
     found = []
+    directories: dict[Replica, str] = {}
     for each in _object(text).get("partitions", []):
         place = TopicPartition(_field(each, "topic", str), _field(each, "partition", int))
         replicas = _field(each, "replicas", list)
@@ -60,13 +69,13 @@ def parse_assignment(text: str) -> list[tuple[TopicPartition, list[int]]]:
                 f"Size of replicas list {replicas} is different from size of log dirs list {dirs}"
                 f" for partition {place}"
             )
-        if any(name != ANY_LOG_DIR for name in dirs):
-            raise ToolError(
-                f"{place}: a replica can't be moved to a log directory of choice, only to a"
-                ' broker: its log_dirs must be "any"'
-            )
         found.append((place, [int(broker) for broker in replicas]))
-    return found
+        directories |= {
+            (place, int(broker)): str(path)
+            for broker, path in zip(replicas, dirs, strict=True)
+            if path != ANY_LOG_DIR
+        }
+    return found, directories
 
 
 def check_assignment(found: list[tuple[TopicPartition, list[int]]]) -> Assignment:
