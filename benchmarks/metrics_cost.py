@@ -51,7 +51,7 @@ def fetch_frame() -> bytes:
 
 def cpu_us(app: Application, data: bytes) -> float:
     """The CPU time of one request, in microseconds."""
-    session = app.connected("PLAINTEXT", "127.0.0.1", 1, lambda _: None)
+    session = app.connected("PLAINTEXT", "127.0.0.1", 1, lambda _: None, lambda _: None)
     wire = Connection(app.served, frame_bytes_max=1 << 20)
     started = time.process_time_ns()
     for _ in range(REQUESTS):
