@@ -159,7 +159,7 @@ def test_a_partition_that_fails_rests_longer_each_time_and_the_others_go_on() ->
         assert (0, 1, 0, -1) in asked(follow.next_request(11, now_ms))
         follow.take(answer(refusal), now_ms)
         assert (0, 1, 0, -1) not in asked(follow.next_request(11, now_ms))
-        assert follow.resume_ms() == now_ms + backoff_ms
+        assert follow.rest_ms(now_ms) == backoff_ms
         now_ms += backoff_ms
     follow.take(answer(), now_ms)
     lead(ours, LEADER, 2)

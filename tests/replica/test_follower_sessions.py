@@ -5,6 +5,7 @@ from __future__ import annotations
 from test_partition import NOW_MS
 from test_roles import apply, held, state
 
+from ottla.errors import ErrorCode
 from ottla.replica.follower import Following, Limits
 from ottla.replica.partition import Partition
 from ottla.wire.messages.fetch import (
@@ -49,3 +50,19 @@ def test_nothing_overtakes_the_request_that_begins_a_session() -> None:
     request = following.next_request(5, NOW_MS)
     assert request is not None
     assert (request.session_id, asked(request)) == (SESSION, [1])
+
+
+def test_a_clock_that_is_set_back_lets_nobody_rest_for_longer() -> None:
+    following = Following(1, 2, Limits(backoff_ms_max=100))
+    partition = followed(0)
+    following.follow(partition)
+    following.next_request(5, NOW_MS)
+    refusal = answer(partition)
+    refusal.responses[0].partitions[0].error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    following.take(refusal, NOW_MS)
+    assert following.next_request(5, NOW_MS + 1) is None  # it rests
+    before = NOW_MS - 3_600_000
+    rest_ms = following.rest_ms(before)
+    assert rest_ms is not None
+    assert rest_ms <= 500
+    assert asked(following.next_request(5, before)) == [0]

@@ -7,7 +7,7 @@ import pytest
 from sim_mutants import MUTANTS
 from sim_search import histories
 
-HISTORIES_MAX = 400
+HISTORIES_MAX = 300
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -193,9 +193,9 @@ class Fetcher:
 
     def _rest(self, now_ms: int) -> None:
         """All partitions have failed of late, or there are none."""
-        resume_ms = self.following.resume_ms()
-        if resume_ms is not None and self._timer is None:
-            self._timer = self._loop.call_later(max(resume_ms - now_ms, 1) / 1000, self._rested)
+        rest_ms = self.following.rest_ms(now_ms)
+        if rest_ms is not None and self._timer is None:
+            self._timer = self._loop.call_later(max(rest_ms, 1) / 1000, self._rested)
 
     def _rested(self) -> None:
         self._timer = None

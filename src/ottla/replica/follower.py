@@ -198,13 +198,19 @@ class Following:
             ],
         )
 
-    def resume_ms(self) -> int | None:
-        """When the first of those that rest is to be tried again."""
-        return min((each.resume_ms for each in self._resting.values()), default=None)
+    def rest_ms(self, now_ms: int) -> int | None:
+        """How long until the first of those that rest is to be tried again."""
+        resume_ms = min((each.resume_ms for each in self._resting.values()), default=None)
+        return None if resume_ms is None else min(resume_ms - now_ms, self._rest_ms_max)
+
+    @property
+    def _rest_ms_max(self) -> int:
+        return max(self.limits.backoff_ms_max, BACKOFF_MS_MIN, THROTTLED_MS)
 
     def _wake(self, now_ms: int) -> None:
         for key, each in list(self._resting.items()):
-            if each.resume_ms > now_ms:
+            # Longer than that nobody rests: then the clock was set back meanwhile.
+            if 0 < each.resume_ms - now_ms <= self._rest_ms_max:
                 continue
             if not each.backoff_ms and self._throttle(each.partition, 0, now_ms):
                 each.resume_ms = now_ms + THROTTLED_MS
