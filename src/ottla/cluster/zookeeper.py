@@ -111,7 +111,11 @@ class ZooKeeperStore:
         await self.commit([Delete(key, version)])
 
     async def commit(self, writes: Sequence[Write]) -> Sequence[int]:
-        """All or none; see `_commit_in_parts` for what is larger than a request may be."""
+        """All or none; see `_commit_in_parts` for what is larger than a request may be.
+
+        After a lost answer it is done if everything is as it would have left it. So who counts by
+        versions must write values that are nobody else's, or hold a key while it does.
+        """
         for write in writes:
             if isinstance(write, Create):
                 check_key(write.key)
