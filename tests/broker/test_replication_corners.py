@@ -263,6 +263,41 @@ def test_a_throttled_follower_catches_up_slowly_and_the_others_do_not_wait(tmp_p
     play(tmp_path, act, brokers=2)
 
 
+def test_a_leader_that_was_stopped_itself_takes_nobody_for_one_that_lags(tmp_path: Path) -> None:
+    async def act(cluster: Brokers) -> None:
+        await cluster.create("t", (0, 1))
+        replication = cluster[0].replication
+        followers = cluster.held(0).followers
+        assert followers is not None
+        (follower,) = followers
+        now_ms = 10**13
+        follower.end_offset, follower.caught_up_ms = -1, 0
+        replication.check_isr(now_ms)
+        assert followers.pending is None
+        replication.check_isr(now_ms + 10_000)
+        assert followers.pending == (0,)
+
+    play(tmp_path, act, brokers=2)
+
+
+def test_a_follower_hears_of_what_is_new_among_many_that_are_quiet(tmp_path: Path) -> None:
+    async def act(cluster: Brokers) -> None:
+        for number in range(50):
+            await cluster.create(f"quiet{number}", (0, 1))
+        await cluster.create("t", (0, 1))
+        for number in range(1, 20):
+            assert await cluster.produce(0, b"a") == 0
+            assert cluster.end(1) == number
+        await cluster.until(lambda: cluster.held(1).high_watermark == 19)
+        assert await cluster.produce(0, b"a", topic="quiet7") == 0
+        cluster.held(0).delete_records(5, 0)
+        await cluster.until(lambda: cluster.held(1).log.start_offset == 5)
+        await asyncio.sleep(1.0)  # nobody is taken for one that lags
+        assert {cluster.state(1, f"quiet{number}").isr for number in range(50)} == {(0, 1)}
+
+    play(tmp_path, act, brokers=2, replica_lag_time_max_ms="600", replica_fetch_wait_max_ms="100")
+
+
 def test_others_lead_what_was_on_a_disk_that_failed(tmp_path: Path) -> None:
     async def act(cluster: Brokers) -> None:
         for each in range(2):

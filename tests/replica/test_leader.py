@@ -99,6 +99,25 @@ def test_a_follower_that_has_what_was_there_at_its_last_fetch_keeps_up() -> None
         assert known.lagging(end + 10, now_ms) is None
 
 
+def test_who_was_at_the_end_has_been_caught_up_until_the_leader_goes_on() -> None:
+    known = followers()
+    fetch(known, 2, 10, 10, NOW_MS)
+    fetch(known, 3, 10, 10, NOW_MS)
+    hour_ms = NOW_MS + 3_600_000
+    known.left_behind(10, hour_ms)
+    assert known.lagging(11, hour_ms + LAG_MS) is None
+    assert known.lagging(11, hour_ms + LAG_MS + 1) == (1,)
+
+
+def test_a_clock_that_is_set_back_makes_nobody_caught_up_for_longer() -> None:
+    known = followers()
+    for broker in (2, 3):
+        fetch(known, broker, 9, 9, NOW_MS)
+    back_ms = NOW_MS - 3_600_000
+    assert known.lagging(10, back_ms) is None
+    assert known.lagging(10, back_ms + LAG_MS + 1) == (1,)
+
+
 def test_one_that_falls_behind_a_little_each_time_is_to_leave() -> None:
     known = followers()
     now_ms, end, there = NOW_MS, 0, 0

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 RETRY_S: Final = 1.0
+SLACK_MS: Final = 500
 
 log = logging.getLogger("ottla.broker")
 
@@ -44,6 +45,7 @@ class Replication:
         self.isr_writes = IsrWrites(store, broker.metadata)
         self._commits = Commits(store, broker.metadata)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._checked_ms = broker.clock.now_ms()
         self.leader_quota = ReplicationQuota(
             broker,
             "leader.replication.throttled.replicas",
@@ -68,7 +70,16 @@ class Replication:
         return me.epoch if me is not None else -1
 
     def check_isr(self, now_ms: int) -> None:
-        """Who has lagged for too long leaves the set; half of that time apart is often enough."""
+        """Who has lagged for too long leaves the set; half of that time apart is often enough.
+
+        If the last look is much longer ago, this process was stopped, or the clock was set: then
+        nobody knows whether others lagged, and the next look will tell.
+        """
+        interval_ms = self._broker.config.replica_lag_time_max_ms // 2
+        slept = now_ms - self._checked_ms > 1.5 * interval_ms + SLACK_MS
+        self._checked_ms = now_ms
+        if slept:
+            return
         for partition in self._broker.partitions:
             followers = partition.followers
             if followers is None:

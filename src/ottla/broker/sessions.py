@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.replica.partition import Partition
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 NEW_SESSION: Final = 0
@@ -33,6 +34,7 @@ class Wanted:
         "high_watermark",
         "index",
         "last_fetched_epoch",
+        "partition",
         "replica_start_offset",
         "size_max",
         "start_offset",
@@ -53,6 +55,9 @@ class Wanted:
         self.size_max = partition.partition_max_bytes
         self.current_leader_epoch = partition.current_leader_epoch
         self.last_fetched_epoch = partition.last_fetched_epoch
+        self.partition: Partition | None = (
+            None  # as it was found, for who has a session and follows
+        )
         self.replica_start_offset = partition.log_start_offset
 
 

@@ -3,7 +3,8 @@
 The rules, all of them here:
 
 - A follower that fetches from an offset has written all before it. When it fetches, it is caught up
-  as of now if that is the leader's end, and as of its last fetch if it has what was there then.
+  as of now if that is the leader's end, and as of its last fetch if it has what was there then. One
+  that is at the leader's end stays caught up until the leader goes on.
 - The high watermark is the least end over the maximal in-sync set: the committed one, together with
   a follower whose addition is being written. So it never passes what a set that may already be the
   committed one holds. A removal counts when the store has answered.
@@ -147,6 +148,12 @@ class Followers:
         if self.pending is not None:
             maximal.update(self.pending)
         self._in_sync = [each for each in self._followers.values() if each.broker_id in maximal]
+
+    def left_behind(self, leader_end: int, now_ms: int) -> None:
+        """The leader goes on from `leader_end`: who was there has been caught up until now."""
+        for each in self._followers.values():
+            if each.end_offset == leader_end and each.caught_up_ms < now_ms:
+                each.caught_up_ms = now_ms
 
     # What follows from it
 

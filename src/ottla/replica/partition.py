@@ -292,6 +292,8 @@ class Partition:
             if len(self.waiting):
                 self.waiting.wake_all(appended.size)
             return appended
+        if appended.size:
+            self.followers.left_behind(appended.first_offset, now_ms)
         if len(self.tail):
             self.tail.wake_all(appended.size)
         if self.followers.alone:
