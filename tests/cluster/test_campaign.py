@@ -173,6 +173,20 @@ def test_a_controller_that_lost_its_key_campaigns_again() -> None:
     run(scenario)
 
 
+def test_a_controller_that_is_restarted_faster_than_its_session_ends_rules_again() -> None:
+    async def scenario(house: House) -> None:
+        old = house.members.pop(1)
+        await old.campaign.halt()  # killed: its session and its keys are still there
+        await house.store.delete(layout.broker_key(1), version=ANY_VERSION)  # as its next life does
+        await house.join(1)
+        assert house.rulers == [1]
+        assert house[1].image.controller_epoch == 2
+        assert not old.controller.active
+        await old.crash()
+
+    run(scenario, 1)
+
+
 def test_a_controller_that_was_overtaken_changes_nothing() -> None:
     """Its key is gone and it has not noticed: the epoch tells."""
 

@@ -79,9 +79,10 @@ class Controller:
 
     async def elect(self, now_ms: int) -> bool:
         """Try to become the controller; False if another broker is."""
-        who = {"version": 1, "brokerid": self._broker_id, "timestamp": str(now_ms)}
+        who = layout.dump({"version": 1, "brokerid": self._broker_id, "timestamp": str(now_ms)})
         try:
-            hold = await self._store.hold(layout.CONTROLLER, layout.dump(who))
+            await self._clear_former()
+            hold = await self._store.hold(layout.CONTROLLER, who)
         except Conflict:
             return False
         try:
@@ -98,6 +99,13 @@ class Controller:
         changes = [Change(layout.CONTROLLER, hold.entry), Change(layout.CONTROLLER_EPOCH, entry)]
         self._metadata.apply(changes)
         return True
+
+    async def _clear_former(self) -> None:
+        """Remove the key if it is that of this broker's last process, whose session has not ended
+        yet: nobody else would for seconds, as the broker lives again."""
+        entry = await self._store.get(layout.CONTROLLER)
+        if entry is not None and layout.load(entry)["brokerid"] == self._broker_id:
+            await self._store.delete(layout.CONTROLLER, version=entry.version)
 
     async def _count_up(self) -> Entry | None:
         key = layout.CONTROLLER_EPOCH
