@@ -16,6 +16,7 @@ from ottla.cli.app import main
 from ottla.cli.kafka import zookeeper_server_start
 from ottla.client import Admin
 from ottla.testing.ports import reserve_port
+from ottla.testing.topics import wait_for_topic
 from ottla.testing.zookeeper import ZooKeeperServer
 
 END_S_MAX = 120.0
@@ -77,6 +78,7 @@ def test_one_command_is_a_cluster_and_the_next_one_finds_its_topics(tmp_path: Pa
         assert f"bootstrap servers  {servers}" in lines
         with Admin(servers) as admin:
             admin.topics.create("orders", 2)
+            wait_for_topic([port, port + 1], "orders")  # the other broker hears of it later
             created = admin.topics.describe("orders")["orders"]
             assert not isinstance(created, Exception)
             assert {each.replicas for each in created.partitions} == {(0, 1), (1, 0)}
