@@ -6,7 +6,13 @@ import pytest
 
 from ottla.broker.sessions import EPOCH_MAX, EVICTABLE_AFTER_MS, FetchSessions
 from ottla.errors import ErrorCode, KafkaError
-from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from ottla.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
+)
 
 VERSION = 12
 
@@ -115,6 +121,21 @@ def test_the_cache_is_bounded_and_gives_up_only_idle_sessions() -> None:
     later = sessions.resolve(request(0, 0, 0), VERSION, EVICTABLE_AFTER_MS).session
     assert later is not None
     assert refused(sessions, request(first.id, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_follower_has_always_room_for_one_session_and_no_second_one() -> None:
+    sessions = FetchSessions(1)
+    assert sessions.resolve(request(0, 0, 0), VERSION, 0).session is not None
+    ids = []
+    for _ in range(3):
+        asked = request(0, 0, 0)
+        asked.replica_state = ReplicaState(2, 12)
+        session = sessions.resolve(asked, 15, 0).session
+        assert session is not None
+        ids.append(session.id)
+    assert len(sessions) == 2
+    assert refused(sessions, request(ids[0], 1), 15) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.resolve(request(ids[2], 1), 15, 0).incremental
 
 
 def test_partitions_that_were_served_come_last() -> None:

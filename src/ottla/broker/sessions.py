@@ -20,6 +20,7 @@ NEW_SESSION: Final = 0
 NO_SESSION: Final = -1
 EPOCH_MAX: Final = 2**31 - 1
 EVICTABLE_AFTER_MS: Final = 120_000
+FOLLOWERS_MAX: Final = 1000  # brokers of a cluster; who calls himself one is believed
 
 # Partitions are told apart as the client names them: by topic id from v13 on, by name before.
 Key = tuple[bytes | str, int]
@@ -104,6 +105,7 @@ class FetchSessions:
         self._slots = slots
         self._random = random.Random(seed)
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self._of_followers: dict[int, int] = {}  # the one session of each
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -118,7 +120,9 @@ class FetchSessions:
         if epoch == NEW_SESSION:
             self._sessions.pop(request.session_id, None)
             wanted = _full(request, by_id)
-            return Plan(wanted, self._create(wanted, by_id, now_ms), incremental=False)
+            follower = _follower(request)
+            session = self._create(wanted, by_id, now_ms, follower)
+            return Plan(wanted, session, incremental=False)
         session = self._continue(request, by_id, now_ms)
         _apply(session, request)
         if not session.wanted:
@@ -142,8 +146,14 @@ class FetchSessions:
         self._sessions.move_to_end(session.id)
         return session
 
-    def _create(self, wanted: dict[Key, Wanted], by_id: bool, now_ms: int) -> FetchSession | None:
-        if not wanted or not self._make_room(now_ms):
+    def _create(
+        self, wanted: dict[Key, Wanted], by_id: bool, now_ms: int, follower: int
+    ) -> FetchSession | None:
+        """A follower has always room for one; its last one is that of a line which has ended."""
+        if follower >= 0:
+            self._sessions.pop(self._of_followers.pop(follower, 0), None)
+        privileged = follower >= 0 and len(self._of_followers) < FOLLOWERS_MAX
+        if not wanted or not (privileged or self._make_room(now_ms)):
             return None
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
@@ -151,6 +161,8 @@ class FetchSessions:
         session = FetchSession(session_id, wanted, by_id=by_id)
         session.used_ms = now_ms
         self._sessions[session_id] = session
+        if follower >= 0:
+            self._of_followers[follower] = session_id
         return session
 
     def _make_room(self, now_ms: int) -> bool:
@@ -163,6 +175,14 @@ class FetchSessions:
             return False
         del self._sessions[oldest.id]
         return True
+
+
+def _follower(request: FetchRequest) -> int:
+    """Which broker fetches, or -1: a consumer. Before v15 it is said elsewhere (KIP-903)."""
+    state = request.replica_state
+    if state is not None and state.replica_id >= 0:
+        return state.replica_id
+    return request.replica_id
 
 
 def _full(request: FetchRequest, by_id: bool) -> dict[Key, Wanted]:
