@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from typing import Any
 
 import pytest
 
-from ottla.client import Admin, Consumer, KafkaError, Producer
+from ottla.client import Admin, Consumer, KafkaError, Producer, TopicPartition
 from ottla.client.serde import JSON
 from ottla.errors import ErrorCode
 from ottla.testing import LocalCluster
@@ -162,6 +163,45 @@ def test_a_zombie_is_told_that_it_is_fenced(bootstrap: str, topic: str) -> None:
                 successor.send(topic, b"second")
     with Consumer(bootstrap, topic, auto_offset_reset="earliest") as consumer:
         assert [each.value for each in consumer.take(2)] == [b"first", b"second"]
+
+
+def test_a_rebalance_in_the_midst_of_a_transaction_aborts_it() -> None:
+    """Its records would else be committed, and their offsets not: the next owner has them again."""
+    with LocalCluster() as cluster:
+        for topic in ("in", "out"):
+            cluster.create_topic(topic, partitions=2)
+        with cluster.producer() as source:
+            for number in range(20):
+                source.send("in", str(number).encode(), partition=number % 2)
+        options: Any = {"group": "workers", "delivery": "exactly_once"}
+        places = [TopicPartition("in", index) for index in range(2)]
+        first = cluster.consumer("in", **options)
+        producer = cluster.producer(delivery="exactly_once", transactional_id="worker")
+
+        def begin_and_lose() -> None:
+            for record in first.take(20):
+                producer.send("out", record.value)
+            second = cluster.consumer("in", **options)
+            deadline = time.monotonic() + 30
+            while not second.assignment and time.monotonic() < deadline:
+                second.poll(0.05)
+                first.poll(0.05)
+            second.close()
+
+        with pytest.raises(KafkaError) as raised, producer.transaction(first):
+            begin_and_lose()
+        assert raised.value.code is ErrorCode.REBALANCE_IN_PROGRESS
+        done = 0
+        while done < 20:  # the second one has left, so there may be a rebalance more
+            with contextlib.suppress(KafkaError), producer.transaction(first):
+                records = first.take(20 - done, 5)
+                for record in records:
+                    producer.send("out", record.value)
+            done = sum(offset or 0 for offset in first.committed(places).values())
+        reader = cluster.consumer()
+        reader.assign({TopicPartition("out", index): 0 for index in range(2)})
+        read = sorted(int(record.value) for record in reader.take(21, 3))
+        assert read == list(range(20))
 
 
 def test_transactions_go_on_when_the_broker_was_away() -> None:

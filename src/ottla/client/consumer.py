@@ -27,6 +27,7 @@ from ottla.client.received import is_trouble, record_of
 from ottla.client.record import K, Record, TopicPartition, V
 from ottla.client.serde import BYTES, Serde, deserializer_of
 from ottla.client.settings import LOG_LEVEL, client_with, error_callback, translate
+from ottla.errors import ErrorCode, KafkaError
 
 POLL_S: Final = 0.2  # how soon Ctrl-C is heard
 BATCH_RECORDS_MAX: Final = 500
@@ -90,6 +91,8 @@ class Consumer(Generic[K, V]):
         self._handed: confluent_kafka.Message | None = None
         self._done: dict[TopicPartition, int] = {}
         self._since: dict[TopicPartition, int] = {}  # first offset taken since the last transaction
+        self._revocations = 0
+        self._torn = False  # partitions went in the midst of a transaction with their records
         self._thread: ThreadPoolExecutor | None = None
         self._closed = False
         if topics is not None:
@@ -209,6 +212,7 @@ class Consumer(Generic[K, V]):
         """Fetch what is there. One is awaited; others are taken only if they are here already."""
         if self.delivery is Delivery.AT_LEAST_ONCE:
             self._store()
+        revocations = self._revocations
         try:
             first = self.raw.poll(timeout_s)
             if first is None:
@@ -217,6 +221,9 @@ class Consumer(Generic[K, V]):
         except confluent_kafka.KafkaException as error:
             raise failure_of(error) from None
         records = [each for each in messages if not is_trouble(each)]
+        if revocations != self._revocations and self.delivery is Delivery.EXACTLY_ONCE:
+            self._put_back(records)  # some may be of partitions that went, or came anew
+            return False
         if records and self.delivery is Delivery.AT_MOST_ONCE:
             self._commit_before(records)
         for each in records:
@@ -258,7 +265,16 @@ class Consumer(Generic[K, V]):
         }
 
     def worked_off(self) -> tuple[list[confluent_kafka.TopicPartition], Any]:
-        """For a transaction: the offsets to commit in it, and who we are in the group."""
+        """For a transaction: the offsets to commit in it, and who we are in the group.
+
+        KafkaError if partitions were taken away since it began: their next owner begins where the
+        last transaction ended, so what this one did with their records must not be committed.
+        """
+        if self._torn:
+            raise KafkaError(
+                ErrorCode.REBALANCE_IN_PROGRESS,
+                "the group was rebalanced in the midst of the transaction, which is aborted",
+            )
         self._settle()
         return _with_offsets(self._done), self.raw.consumer_group_metadata()
 
@@ -273,8 +289,24 @@ class Consumer(Generic[K, V]):
         """A transaction was aborted: hand out again all that was handed out since the last one."""
         starts = dict(self._since)
         self._forget()
+        self._seek(starts)
+
+    def _put_back(self, messages: list[confluent_kafka.Message]) -> None:
+        starts: dict[TopicPartition, int] = {}
+        for each in messages:
+            starts.setdefault(_partition_of(each), each.offset() or 0)
+        self._seek(starts)
+
+    def _seek(self, starts: Mapping[TopicPartition, int]) -> None:
+        ours = set(self.assignment)
         for partition, offset in starts.items():
-            _call(self.raw.seek, confluent_kafka.TopicPartition(*partition, offset))
+            if partition in ours:
+                _call(self.raw.seek, confluent_kafka.TopicPartition(*partition, offset))
+
+    def _taken_away(self) -> None:
+        self._revocations += 1
+        if self._since and self.delivery is Delivery.EXACTLY_ONCE:
+            self._torn = True
 
     def _settle(self) -> None:
         """The record that was handed out last is done."""
@@ -310,6 +342,7 @@ class Consumer(Generic[K, V]):
         self._handed = None
         self._done.clear()
         self._since.clear()
+        self._torn = False
 
     # The end
 
@@ -367,12 +400,14 @@ class _Told:
             self._listener.on_assigned(_ours(partitions))
 
     def revoked(self, _: object, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        self._consumer._taken_away()
         if self._listener is not None:
             self._listener.on_revoked(_ours(partitions))
 
     def lost(self, _: object, partitions: list[confluent_kafka.TopicPartition]) -> None:
         for each in _ours(partitions):
             self._consumer._done.pop(each, None)
+        self._consumer._taken_away()
         if self._listener is not None:
             self._listener.on_lost(_ours(partitions))
 
