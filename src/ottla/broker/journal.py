@@ -8,9 +8,10 @@ stands for all their deadlines.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, KafkaError
@@ -117,6 +118,15 @@ def then(result: R | asyncio.Future[R], finish: Callable[[R], S]) -> S | Corouti
 
 async def _finish_later(future: asyncio.Future[R], finish: Callable[[R], S]) -> S:
     return finish(await future)
+
+
+async def answer_of(handled: asyncio.Future[Any]) -> Any:
+    """What a handler answers that could not begin at once: a response, or one that comes later.
+
+    Here, and not where it is needed: a compiled coroutine is none that the server would know.
+    """
+    answer = await handled
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 class Alarm:

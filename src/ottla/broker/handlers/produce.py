@@ -15,13 +15,12 @@ v12  implicit AddPartitionsToTxn (KIP-890)                     v13  topic ids (K
 from __future__ import annotations
 
 import asyncio
-import inspect
 from struct import Struct
 from typing import Final, NamedTuple
 
 from ottla.broker.acknowledging import Acknowledging, Awaited
 from ottla.broker.context import Context, Response
-from ottla.broker.journal import Answer
+from ottla.broker.journal import Answer, answer_of
 from ottla.broker.leader_hints import MOVED, leader_of, nodes_of
 from ottla.broker.verification import Writer
 from ottla.cluster.image import INTERNAL_TOPICS
@@ -100,12 +99,7 @@ def _produce_later(ctx: Context, request: ProduceRequest, verified: Answer[Barre
         ctx.session.hold(False)
 
     verified.when(go_on)
-    return _answer_later(appended)
-
-
-async def _answer_later(appended: asyncio.Future[Response]) -> Response:
-    answer = await appended
-    return await answer if inspect.isawaitable(answer) else answer
+    return answer_of(appended)
 
 
 def _produce(ctx: Context, request: ProduceRequest, barred: Barred | None) -> Response:
