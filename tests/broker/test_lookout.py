@@ -20,6 +20,9 @@ from ottla.wire.messages.create_topics import (
 )
 
 
+SOON_S = 3.0  # while a session's end would take for ever here
+
+
 async def create(brokers: Brokers, *replicas: list[int]) -> None:
     assignments = [CreatableReplicaAssignment(each, place) for each, place in enumerate(replicas)]
     topic = CreatableTopic(
@@ -34,6 +37,7 @@ async def die_unnoticed(brokers: Brokers, broker_id: int) -> Broker:
     """Like kill -9: nobody listens any more, but the session has not ended yet."""
     broker = brokers.running.pop(broker_id)
     await broker._campaign.halt()
+    await broker._registration.unwatch()  # or it would register anew, as one that lives does
     await broker._lookout.stop()
     await broker._server.stop(0)
     return broker
@@ -46,9 +50,8 @@ def test_the_controller_notices_that_a_broker_is_gone(tmp_path: Path) -> None:
         loop = asyncio.get_running_loop()
         started = loop.time()
         await brokers.until(lambda: brokers.partition(1).leader == 2)
-        assert loop.time() - started < 1.0
+        assert loop.time() - started < SOON_S
         assert 3 not in brokers[1].image.brokers
-        assert dead._membership.hold.lost.is_set()
         await dead.crash()
 
     with_brokers(tmp_path, scenario)
@@ -61,7 +64,7 @@ def test_the_others_notice_that_the_controller_is_gone(tmp_path: Path) -> None:
         loop = asyncio.get_running_loop()
         started = loop.time()
         await brokers.until(lambda: brokers.partition(2).leader == 2)
-        assert loop.time() - started < 1.0
+        assert loop.time() - started < SOON_S
         assert brokers[2].image.controller_id in (2, 3)
         assert not dead.controller.active
         await dead.crash()
