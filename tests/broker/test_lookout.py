@@ -19,7 +19,6 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 
-
 SOON_S = 3.0  # while a session's end would take for ever here
 
 
