@@ -23,7 +23,7 @@ from benchmarks.rows.spark import python_of
 from benchmarks.settings import Settings
 from benchmarks.topics import create_topic
 from ottla.client import Consumer, Producer
-from ottla.testing.local_cluster import reserve_port
+from ottla.testing.ports import reserve_port
 
 PARTITIONS = 2
 MANY = 10
@@ -114,7 +114,7 @@ def _all_taken(rows: dict[bytes | None, Any], seen: int, count: int) -> bool:
 
 
 def _all_counted(rows: dict[bytes | None, Any], seen: int, count: int) -> bool:
-    return sum(each["N"] for each in rows.values()) >= count
+    return sum(int(each["N"]) for each in rows.values()) >= count
 
 
 FILTER = Kind(
