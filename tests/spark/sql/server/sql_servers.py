@@ -81,7 +81,7 @@ def pulled(client: httpx.Client, text: str) -> list[Any]:
     return rows
 
 
-def until(found: Callable[[], Any], wanted: Any, patience_s: float = 120.0) -> None:
+def until(found: Callable[[], Any], wanted: Any, patience_s: float = 240.0) -> None:
     deadline = time.monotonic() + patience_s
     while (there := found()) != wanted:
         assert time.monotonic() < deadline, f"{there}, and not {wanted}"

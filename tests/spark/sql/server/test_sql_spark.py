@@ -16,7 +16,7 @@ from ottla.testing import LocalCluster
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 PATIENCE_S = 120.0
 EARLIEST = {"auto.offset.reset": "earliest"}
