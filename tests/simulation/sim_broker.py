@@ -61,6 +61,8 @@ class Times:
     line_patience_s: float = 0.1
     fetch_wait_ms: int = 40
     tick_s: float = 0.03
+    fetch_bytes: int = 1 << 20
+    """In one answer to a follower: with few it takes many to catch up."""
 
     @cache  # noqa: B019 -- there are few, and they live as long as the process
     def config(self) -> ServerConfig:
@@ -69,6 +71,7 @@ class Times:
                 "zookeeper.connect": "simulated:2181",
                 "replica.fetch.wait.max.ms": str(self.fetch_wait_ms),
                 "replica.fetch.backoff.ms": "40",
+                "replica.fetch.max.bytes": str(self.fetch_bytes),
                 "replica.lag.time.max.ms": str(self.lag_max_ms),
                 "replica.socket.timeout.ms": str(round(self.line_patience_s * 1000)),
             }

@@ -6,8 +6,7 @@ harmless. It is put in here, from outside; the project's source has no switch fo
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 from unittest.mock import patch
@@ -18,7 +17,6 @@ from ottla.cluster import decisions_elections as elections
 from ottla.cluster.store import ANY_VERSION
 from ottla.errors import ErrorCode
 from ottla.replica import isr_writes
-from ottla.replica.follower import Followed
 from ottla.replica.leader import Followers
 from ottla.replica.partition import Partition
 from ottla.storage import following
@@ -59,29 +57,9 @@ def truncation_by_high_watermark() -> AbstractContextManager[Any]:
 
 
 @mutant
-def no_truncation() -> AbstractContextManager[Any]:
-    """The leader does not look at the epoch of the follower's last record."""
-    return patch.object(fetch_handler, "_diverging", lambda partition, wanted: None)
-
-
-@mutant
 def no_epoch_check() -> AbstractContextManager[Any]:
-    """A leader of old answers who follows the next one, and his answers are believed."""
-
-    def is_current(self: Followed) -> bool:
-        asked, partition = self.asked, self.partition
-        at_end = asked is not None and asked.offset == partition.log.end_offset
-        return at_end and not partition.leads
-
-    @contextlib.contextmanager
-    def both() -> Iterator[None]:
-        with (
-            patch.object(Partition, "check_epoch", lambda self, epoch: None),
-            patch.object(Followed, "is_current", is_current),
-        ):
-            yield
-
-    return both()
+    """The leader does not look at the epoch of a follower's last record, so nothing is cut off."""
+    return patch.object(fetch_handler, "_diverging", lambda partition, wanted: None)
 
 
 @mutant

@@ -90,7 +90,9 @@ class World:
             flush_messages=self.chance.choice((1, 1 << 60)),
         )
         self.times = replace(
-            settings.times, store_patience_s=self.chance.choice((None, None, 0.08))
+            settings.times,
+            store_patience_s=self.chance.choice((None, None, 0.08)),
+            fetch_bytes=self.chance.choice((100, 100, 1 << 20)),
         )
         self._give_up_s = 0.0
         self._acked_epochs: Counter[int] = Counter()
