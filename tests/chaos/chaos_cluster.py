@@ -25,7 +25,7 @@ from ottla.testing.network import Door, Network
 from ottla.testing.zookeeper import ZooKeeperServer
 
 HERE = Path(__file__).parent
-SESSION_MS = 4000
+SESSION_MS = 6000
 START_S_MAX = 60.0
 
 # Short times, so that a storm of seconds meets what takes minutes in life.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chaos_cluster import SESSION_MS, Cluster
-from chaos_history import ClusterHistory, merged, replicas_on_disk
+from chaos_history import ClusterHistory, replicas_on_disk
 from chaos_nemesis import Nemesis
 from chaos_plan import CONTROLLER, LEADER, Fault, Plan, Setting, make_plan
 from chaos_watch import OFFSETS, TRANSACTIONS, Watch
@@ -183,15 +183,13 @@ class ClusterRun(Run):
         self._stop_workers(of_role["observer"])
 
     def _visible_count(self, place: Any) -> int:
-        polls = [poll for poll in self.history.polls if poll.place == place]
-        return len(committed(merged(polls).get(place, [])))
+        return len(committed(self._watch.log(place)))
 
     def _all_transformed(self) -> bool:
-        logs = merged(self.history.polls)
         for place in self._watch.places:
             if place[0] != self.history.input:
                 continue
-            shown = [record.offset for record in committed(logs.get(place, []))]
+            shown = [record.offset for record in committed(self._watch.log(place))]
             if shown and self._watch.group_place(place) <= shown[-1]:
                 return False
         return True

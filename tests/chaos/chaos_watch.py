@@ -22,6 +22,7 @@ from delivery_log import Aborted, Batch, batches_of, shown_by_a_client
 OFFSETS: Place = ("__consumer_offsets", 0)
 TRANSACTIONS: Place = ("__transaction_state", 0)
 FETCH_BYTES = 1 << 20
+AGAIN_BYTES = 4096
 ROUND_S = 0.25
 ANSWER_S = 2.0
 LATEST = -1
@@ -52,6 +53,7 @@ class Watch:
         self.journal = Journal(journal)
         self._start = time.monotonic()
         self._lock = threading.Lock()
+        self._seen: dict[Place, dict[int, Batch]] = {}
         self.watches = [
             BrokerWatch(self, broker, random.Random(f"watch {seed} {broker.number}"))
             for broker in cluster.brokers.values()
@@ -73,7 +75,17 @@ class Watch:
     def tell(self, *line: Any) -> None:
         with self._lock:
             self.journal(*line)
+            known = len(self.history.polls)
             note(self.history, list(line))
+            for poll in self.history.polls[known:]:
+                of_place = self._seen.setdefault(poll.place, {})
+                of_place.setdefault(poll.batch.base_offset, poll.batch)
+
+    def log(self, place: Place) -> list[Batch]:
+        """What any broker has shown of a partition so far."""
+        with self._lock:
+            seen = self._seen.get(place, {})
+            return [seen[base] for base in sorted(seen)]
 
     def accident(self, text: str) -> None:
         with self._lock:
@@ -220,12 +232,16 @@ class BrokerWatch:
     # Reading
 
     def _fetch(
-        self, client: RawClient, positions: dict[Place, int], isolation: int
+        self,
+        client: RawClient,
+        positions: dict[Place, int],
+        isolation: int,
+        size_max: int = FETCH_BYTES,
     ) -> list[tuple[Place, Any, bytes, list[Batch]]]:
         topics: dict[str, list[dict[str, int]]] = {}
         for (topic, number), offset in positions.items():
             topics.setdefault(topic, []).append(
-                {"partition": number, "fetch_offset": offset, "partition_max_bytes": FETCH_BYTES}
+                {"partition": number, "fetch_offset": offset, "partition_max_bytes": size_max}
             )
         answer = client.call(
             "fetch", 11, replica_id=-1, max_wait=0, min_bytes=0, isolation_level=isolation,
@@ -295,10 +311,12 @@ class BrokerWatch:
         if not (bases := self._bases.get(place)):
             return
         start = self._chance.choice(bases)
-        for _, _, data, _ in self._fetch(client, {place: start}, UNCOMMITTED):
+        for _, _, data, _ in self._fetch(client, {place: start}, UNCOMMITTED, AGAIN_BYTES):
             self._poll(place, data)
         if place in self._epochs and start < self.committed[place]:
-            for _, answer, _, batches in self._fetch(client, {place: start}, COMMITTED):
+            for _, answer, _, batches in self._fetch(
+                client, {place: start}, COMMITTED, AGAIN_BYTES
+            ):
                 self._keep_committed(place, start, answer, batches)
 
     # The group

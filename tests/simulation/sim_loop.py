@@ -18,6 +18,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 START_S = 1_700_000_000.0
+ENDS_MAX = 5
+LAST_WORD_S = 0.03
 
 
 class Life:
@@ -129,12 +131,15 @@ class SimLoop(asyncio.BaseEventLoop):
         """Everything that still runs, or would if it lived, goes in good order."""
         for life in self.lives:
             life.dead = life.paused = False
-        for task in self._tasks:
-            task.cancel()
         self.set_exception_handler(lambda loop, context: None)
-        with contextlib.suppress(RuntimeError):
-            for _ in range(5):
-                self.run_until_complete(asyncio.sleep(0))
+        for _ in range(ENDS_MAX):  # some have a last word, which takes its time
+            pending = [task for task in self._tasks if not task.done()]
+            if not pending:
+                break
+            for task in pending:
+                task.cancel()
+            with contextlib.suppress(RuntimeError):
+                self.run_until_complete(asyncio.wait(pending, timeout=LAST_WORD_S))
         self.close()
 
     def ended(self, task: asyncio.Task[Any]) -> None:

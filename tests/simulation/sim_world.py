@@ -292,8 +292,12 @@ class World:
         ]
 
     def _check_fragile(self) -> None:
-        if not any(self._fragile in isr for isr in self._isrs()):
-            self._fragile = None
+        """Others have taken it out of the sets, or it is back: then it has left them by itself."""
+        if self._fragile is not None:
+            life = self.machines[self._fragile].life
+            is_back = life is not None and life.registered
+            if is_back or not any(self._fragile in isr for isr in self._isrs()):
+                self._fragile = None
 
     def _heal(self) -> None:
         self._ended = True
