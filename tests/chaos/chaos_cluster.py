@@ -222,7 +222,9 @@ class Cluster:
         broker.process = None
         for door in broker.doors:
             door.shut()
-        return f"broker {broker.number} left with {code}:\n{broker.log_tail()}" if code else ""
+        if code in (0, -signal.SIGTERM):  # the latter: before it was ready to listen to us
+            return ""
+        return f"broker {broker.number} left with {code}:\n{broker.log_tail()}"
 
     def stop(self) -> None:
         for broker in self.brokers.values():
