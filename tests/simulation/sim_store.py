@@ -16,7 +16,7 @@ from sim_network import STORE, Channel, Links
 
 from ottla.cluster.changes import Changes
 from ottla.cluster.embedded import EmbeddedHold, EmbeddedSession, EmbeddedStore
-from ottla.cluster.store import Entry, StoreError, Write
+from ottla.cluster.store import Change, Entry, StoreError, Write, is_below
 
 
 def at_once(work: Any) -> Any:
@@ -40,6 +40,9 @@ class SimStore:
         self._there = Channel(links, name, STORE)
         self._back = Channel(links, STORE, name)
         self._unsure: set[str] = set()
+        self._mirror: dict[str, Entry] = dict(at_once(self.session.list("/")))
+        self._told: list[Changes] = []
+        links.spawn(self._pump(self.session.changes("/")))
 
     async def _ask(self, work: Callable[[], Any]) -> Any:
         future = self._links.loop.create_future()
@@ -66,10 +69,17 @@ class SimStore:
             raise StoreError("the connection was lost") from None
 
     async def get(self, key: str) -> Entry | None:
-        return await self._ask(lambda: self.session.get(key))
+        await self._catch_up()
+        return self._mirror.get(key)
 
     async def list(self, prefix: str) -> dict[str, Entry]:
-        return await self._ask(lambda: self.session.list(prefix))
+        await self._catch_up()
+        return {key: entry for key, entry in self._mirror.items() if is_below(key, prefix)}
+
+    async def _catch_up(self) -> None:
+        """As the real one reads: from its mirror, once all before the question is in it."""
+        await self._ask(lambda: self.session.get("/nothing"))
+        await asyncio.sleep(0)
 
     async def create(self, key: str, value: bytes) -> int:
         return await self._ask(lambda: self.session.create(key, value))
@@ -104,14 +114,22 @@ class SimStore:
 
     def changes(self, prefix: str) -> Changes:
         """What has changed, as it arrives."""
-        near, far = self.session.changes(prefix), Changes([], prefix)
-        self._links.spawn(self._pump(near, far))
+        far = Changes([], prefix)
+        self._told.append(far)
         return far
 
-    async def _pump(self, near: Changes, far: Changes) -> None:
+    async def _pump(self, near: Changes) -> None:
         async for change in near:
             for each in (change, *near.take()):
-                self._back.send(lambda each=each: far.offer(each), kept=True)
+                self._back.send(lambda each=each: self._arrived(each), kept=True)
+
+    def _arrived(self, change: Change) -> None:
+        if change.entry is None:
+            self._mirror.pop(change.key, None)
+        else:
+            self._mirror[change.key] = change.entry
+        for far in self._told:
+            far.offer(change)
 
     async def let_go(self, near: EmbeddedHold) -> None:
         await self._ask(near.release)
