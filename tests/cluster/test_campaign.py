@@ -202,6 +202,20 @@ def test_a_controller_that_was_overtaken_changes_nothing() -> None:
     run(scenario, 1)
 
 
+def test_a_controller_that_was_overtaken_stands_again() -> None:
+    """Another one counted the epoch up, and had lost its key before: somebody has to rule."""
+
+    async def scenario(house: House) -> None:
+        entry = await house.store.get(layout.CONTROLLER_EPOCH)
+        assert entry is not None
+        await house.store.put(layout.CONTROLLER_EPOCH, b"99", version=entry.version)
+        await until(lambda: house[1].image.controller_epoch == 100)
+        await house[house.rulers[0]].create((1,))
+        assert "t" in house[1].image.topics
+
+    run(scenario)
+
+
 def test_a_controller_that_is_no_member_any_more_resigns() -> None:
     async def scenario(house: House) -> None:
         await house.store.delete(layout.broker_key(1), version=ANY_VERSION)

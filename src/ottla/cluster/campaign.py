@@ -79,6 +79,8 @@ class Campaign:
 
     async def _round(self) -> None:
         try:
+            if self._controller.overtaken:
+                await self._controller.resign()
             if self._may_stand() and await self._controller.elect(self._now_ms()):
                 log.info("broker %d is the controller", self._broker_id)
             if self._controller.active:

@@ -70,12 +70,19 @@ class Controller:
         self._dice = dice if dice is not None else random.Random()
         self._urandom = urandom
         self._hold: Hold | None = None
+        self._epoch = 0
         self._epoch_version = -1
         self._seen: tuple[Image, bool] | None = None  # where nothing was left to be decided
 
     @property
     def active(self) -> bool:
         return self._hold is not None and not self._hold.lost.is_set()
+
+    @property
+    def overtaken(self) -> bool:
+        """The key is ours, and another broker has counted the epoch up since: one that lost its
+        session, and the key with it, between the two. Nothing that we decide is taken any more."""
+        return self.active and self._metadata.image.controller_epoch > self._epoch
 
     async def elect(self, now_ms: int) -> bool:
         """Try to become the controller; False if another broker is."""
@@ -94,6 +101,7 @@ class Controller:
             await hold.release()
             return False
         self._hold = hold
+        self._epoch = layout.load(entry)
         self._epoch_version = entry.version
         self._seen = None
         changes = [Change(layout.CONTROLLER, hold.entry), Change(layout.CONTROLLER_EPOCH, entry)]
