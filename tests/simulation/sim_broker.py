@@ -194,6 +194,11 @@ class BrokerLife(Life):
         me = self.image.brokers.get(self.number)
         return me is not None and not self.session_is_gone
 
+    @property
+    def has_no_disk(self) -> bool:
+        """Its log directory has failed, which ends a broker that has no other."""
+        return hasattr(self, "store") and all(each.offline for each in self.store.dirs)
+
     def advertised(self) -> tuple[Listener, ...]:
         return (Listener("PLAINTEXT", "localhost", 9000 + self.number, "PLAINTEXT"),)
 

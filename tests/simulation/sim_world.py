@@ -307,6 +307,8 @@ class World:
         for machine in self.machines.values():
             machine.clock_ms = 0
             machine.files.heal()
+            if machine.life is not None and machine.life.has_no_disk:
+                self._kill(machine)  # by itself: the process ends, and is started again
             if machine.life is None:
                 self._launch(machine)
             elif machine.life.paused:

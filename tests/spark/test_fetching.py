@@ -197,8 +197,8 @@ def test_a_gap_at_the_end_of_a_partition_is_no_loss(
     monkeypatch.setattr(Line, "receive", without_the_end)
     for committed in (False, True):
         found = values(cluster, Range("gap", 0, 0, 10), read_committed=committed)
+        assert 0 < len(found) <= 5  # the first batch, however many records it was given
         assert found == numbers(10)[: len(found)]
-        assert len(found) == 5
     with pytest.raises(DataLost, match="up to offset 9 only"):
         values(cluster, Range("gap", 0, 0, 12))
 
