@@ -191,8 +191,12 @@ class BrokerLife(Life):
 
     @property
     def registered(self) -> bool:
+        """In this life: what is known of the one before it may not be gone yet."""
+        membership = getattr(getattr(self, "registration", None), "_membership", None)
         me = self.image.brokers.get(self.number)
-        return me is not None and not self.session_is_gone
+        if membership is None or me is None or self.session_is_gone:
+            return False
+        return bool(me.epoch == membership.broker.epoch)
 
     @property
     def has_no_disk(self) -> bool:
