@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 from collections import deque
 from collections.abc import Callable, Coroutine
 from random import Random
@@ -158,7 +159,8 @@ class Channel:
     def send(self, arrive: Action, *, kept: bool = False) -> None:
         """`kept`: it comes, however long that takes; others may be lost with a connection."""
         when_s = self._links.loop.time() + self._links.latency(*self._way)
-        self._arrival_s = max(self._arrival_s, when_s)
+        # Of two timers of the very same time, either may be the first.
+        self._arrival_s = max(math.nextafter(self._arrival_s, math.inf), when_s)
         self._links.at(self._arrival_s, self._land, arrive, kept)
 
     def _land(self, arrive: Action, kept: bool) -> None:
