@@ -312,6 +312,8 @@ def test_others_lead_what_was_on_a_disk_that_failed(tmp_path: Path) -> None:
         assert cluster.state(1).isr == (1,)
         assert cluster.state(1, "u").leader == 0
         assert await cluster.produce(1, b"b") == 0
+        await asyncio.sleep(0.1)
+        assert cluster.state(1).isr == (1,)  # who has no disk does not come back by fetching
 
     play(tmp_path, act, brokers=0)
 

@@ -97,6 +97,9 @@ class Replication:
             for each in self._broker.partitions
             if each.log.dir is directory and len(each.replicas) > 1
         }
+        for each in self._broker.partitions:
+            if each.log.dir is directory:
+                self.fetching.update(each)
         if failed:
             task = asyncio.get_running_loop().create_task(self._give_up(failed))
             self._tasks.add(task)

@@ -70,6 +70,8 @@ class Fetching:
     def update(self, partition: Partition, *, gone: bool = False) -> None:
         """A partition's leader, epoch or role may be another one now."""
         follows = not gone and not partition.leads and partition.leader != self.node_id
+        if partition.log.dir.offline:  # fetching at its end it would be taken for in sync
+            follows = False
         leader = partition.leader if follows and not self._stopped else -1
         before = self._leaders.pop(partition, -1)
         if before not in (-1, leader):

@@ -115,10 +115,11 @@ class Network:
     def flow(self, source: str, target: str) -> Flow:
         return self._flows.setdefault((source, target), Flow())
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def call(self, work: Coroutine[Any, Any, None]) -> None:
         self._call(work)
@@ -150,7 +151,8 @@ class Network:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # transports that were aborted close their sockets in the next turn
+        for _ in range(3):  # transports that were aborted close their sockets in the next turns
+            await asyncio.sleep(0)
 
 
 class Flow:
@@ -218,14 +220,15 @@ class Door:
             self._server = None
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._network.spawn(self._serve(reader, writer))
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = Connection(writer)
         port: int = writer.get_extra_info("peername")[1]
+        task = self._network.spawn(self._serve(reader, connection, port))
+        task.add_done_callback(lambda _: connection.abort())  # it may end before it has begun
+
+    async def _serve(self, reader: asyncio.StreamReader, connection: Connection, port: int) -> None:
         opener = self._opener if isinstance(self._opener, str) else self._opener(port)
         there = self._network.flow(opener, self._target)
         back = self._network.flow(self._target, opener)
-        connection = Connection(writer)
         for flow in (there, back):
             flow.connections.add(connection)
         try:
@@ -233,7 +236,6 @@ class Door:
             await back.passage()
             await connection.carry(reader, there, back, self._target_port)
         finally:
-            connection.abort()
             for flow in (there, back):
                 flow.connections.discard(connection)
 
