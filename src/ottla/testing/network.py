@@ -27,6 +27,7 @@ from typing import Any, Final, Self
 HOST: Final = "127.0.0.1"
 CHUNK_SIZE: Final = 1 << 16
 CALL_S_MAX: Final = 10.0
+CLOSING_ROUNDS: Final = 10
 
 Opener = str | Callable[[int], str]
 """Who connects: a name, or a function from the port that a connection comes from."""
@@ -147,12 +148,12 @@ class Network:
     async def _close(self) -> None:
         for door in self._doors:
             await door.close()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for _ in range(3):  # transports that were aborted close their sockets in the next turns
-            await asyncio.sleep(0)
+        for _ in range(CLOSING_ROUNDS):  # who was accepted before is served a few turns later
+            tasks = list(self._tasks)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.sleep(0.01)  # and sockets are closed a turn after they were aborted
 
 
 class Flow:
@@ -221,7 +222,11 @@ class Door:
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = Connection(writer)
-        port: int = writer.get_extra_info("peername")[1]
+        peer = writer.get_extra_info("peername")
+        if peer is None:  # it has gone already
+            connection.abort()
+            return
+        port: int = peer[1]
         task = self._network.spawn(self._serve(reader, connection, port))
         task.add_done_callback(lambda _: connection.abort())  # it may end before it has begun
 
