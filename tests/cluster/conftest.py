@@ -4,15 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.testing.zookeeper import ZooKeeperMissing, ZooKeeperServer, java_command
+from ottla.testing.zookeeper import ZooKeeperServer
 
 
 @pytest.fixture(scope="session")
 def zookeeper() -> Iterator[ZooKeeperServer]:
-    """One server for all tests that need one."""
-    try:
-        java_command()
-    except ZooKeeperMissing as error:
-        pytest.skip(str(error))
+    """One server for all tests that need one; ZooKeeperMissing says what to install."""
     with ZooKeeperServer() as server:
         yield server
