@@ -12,7 +12,6 @@ from ottla.cluster.decisions_elections import (
     REBALANCE_AT_ONCE_MAX,
     Election,
     alter_isr,
-    broker_back,
     broker_gone,
     broker_leaving,
     by_config,
@@ -87,7 +86,7 @@ def test_when_all_in_sync_replicas_die_at_once_none_is_taken_out() -> None:
     world.commit(settle(world.image))
     assert world.told() == (NO_LEADER, 1, (1, 2))
     world.register(2)
-    world.commit(broker_back(world.image, 2))
+    world.commit(settle(world.image))
     assert world.told() == (2, 2, (2,))
 
 

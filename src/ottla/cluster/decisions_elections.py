@@ -72,17 +72,6 @@ def broker_gone(image: Image, broker_id: int, unclean: AllowsUnclean = never) ->
     return _for_each(image, image.topics.values(), without, unclean)
 
 
-def broker_back(image: Image, broker_id: int, unclean: AllowsUnclean = never) -> list[Write]:
-    """A broker has registered: what nobody leads, it may be able to."""
-
-    def woken(partition: Partition, allowed: bool) -> Partition:
-        if partition.leader in image.brokers or broker_id not in partition.replicas:
-            return partition
-        return _settled(partition, image.brokers.keys(), unclean=allowed)
-
-    return _for_each(image, image.topics.values(), woken, unclean)
-
-
 def broker_leaving(image: Image, broker_id: int) -> list[Write]:
     """A broker is about to stop: another member of the in-sync set leads what it led.
 
