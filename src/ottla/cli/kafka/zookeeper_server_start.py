@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
+
+from ottla.cli.kafka.daemon import start_daemon
 
 NAME: Final = "zookeeper-server-start"
 USAGE: Final = f"USAGE: {NAME} [-daemon] zookeeper.properties"
@@ -39,24 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 1
     if daemon:
-        return _start_daemon(command)
+        return start_daemon(command, "zookeeper.out")
     sys.stdout.flush()
     os.execv(command[0], command)  # signals go to ZooKeeper itself
-
-
-def _start_daemon(command: Sequence[str]) -> int:
-    """In the background, with its output in $LOG_DIR/zookeeper.out."""
-    folder = Path(os.environ.get("LOG_DIR", "logs"))
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "zookeeper.out").open("ab") as out:
-        subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    return 0
 
 
 if __name__ == "__main__":
