@@ -17,12 +17,14 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.spark.running import kept, states
+from ottla.spark.running.begin import Pace
+from ottla.spark.running.checkpoints import Checkpoint, Position
+from ottla.spark.running.states import State
 from ottla.spark.sql.plan.stages import Input
-from ottla.spark.sql.run import feeds, kept, states
-from ottla.spark.sql.run.checkpoints import Checkpoint, Position
+from ottla.spark.sql.run import feeds
 from ottla.spark.sql.run.feeds import Feed, Member, names_topic
-from ottla.spark.sql.run.spells import Ground, Pace
-from ottla.spark.sql.run.states import State
+from ottla.spark.sql.run.spells import Ground
 from ottla.spark.sql.schema import Format, Layout, Schema
 from ottla.spark.sql.syntax.statements import SourceKind
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from running_shop import Shop, eventually
 
-from ottla.spark.sql.run.states import State
+from ottla.spark.running.states import State
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

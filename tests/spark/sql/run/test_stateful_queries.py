@@ -7,7 +7,7 @@ import struct
 import pytest
 from running_shop import WAIT_S, Shop, eventually
 
-from ottla.spark.sql.run.states import State
+from ottla.spark.running.states import State
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

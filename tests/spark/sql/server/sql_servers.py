@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from ottla.spark.serving import Serving
 from ottla.spark.sql.engine.engine import Engine
 from ottla.spark.sql.engine.workers import Workers
 from ottla.spark.sql.server.app import make_app
-from ottla.spark.sql.server.serving import Serving
 from ottla.spark.sql.settings import Settings
 from ottla.testing import LocalCluster
 

@@ -26,9 +26,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from ottla.spark.sql.plan.stages import Input
-from ottla.spark.sql.run.causes import cause_of, text_of
-from ottla.spark.sql.run.checkpoints import (
+from ottla.spark.running.causes import cause_of, text_of
+from ottla.spark.running.checkpoints import (
     Checkpoint,
     Position,
     distance,
@@ -37,9 +36,10 @@ from ottla.spark.sql.run.checkpoints import (
     read_json,
     write_json,
 )
-from ottla.spark.sql.run.kept import ENDED, STOP_S_MAX, Failed, Spell, progress_of, stop_quietly
+from ottla.spark.running.kept import ENDED, STOP_S_MAX, Failed, Spell, progress_of, stop_quietly
+from ottla.spark.running.states import QueryState, State, Tries
+from ottla.spark.sql.plan.stages import Input
 from ottla.spark.sql.run.spells import Ground
-from ottla.spark.sql.run.states import QueryState, State, Tries
 
 log = logging.getLogger("ottla.sql")
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.spark.running.begin import activate
+from ottla.spark.running.causes import cause_of
 from ottla.spark.sql.catalog import Source
 from ottla.spark.sql.errors import SqlError
 from ottla.spark.sql.plan.pull import Pull, bounds_of
-from ottla.spark.sql.run.causes import cause_of
 from ottla.spark.sql.run.rows import python_rows
-from ottla.spark.sql.run.spells import activate
 from ottla.spark.sql.schema import DELETED, ROWOFFSET, Column
 from ottla.spark.sql.types import Kind, SqlType, spark_name, struct
 

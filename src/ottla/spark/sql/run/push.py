@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.spark.running.kept import Kept
+from ottla.spark.running.states import QueryState, State, worst
 from ottla.spark.sql.plan.stages import Plan
-from ottla.spark.sql.run.kept import Kept
 from ottla.spark.sql.run.rows import python_rows
-from ottla.spark.sql.run.states import QueryState, State, worst
 from ottla.spark.sql.schema import DELETED, Column
 
 if TYPE_CHECKING:

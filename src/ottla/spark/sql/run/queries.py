@@ -19,17 +19,18 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from ottla.client.delivery import Setting
+from ottla.spark.running.begin import Pace
+from ottla.spark.running.checkpoints import Position, read_json, write_json
+from ottla.spark.running.kept import Kept
+from ottla.spark.running.states import QueryState, State, worst
 from ottla.spark.sql.plan.pull import Pull
 from ottla.spark.sql.plan.stages import Input, Plan, Stage
-from ottla.spark.sql.run.checkpoints import Position, read_json, write_json
 from ottla.spark.sql.run.cluster import Cluster
 from ottla.spark.sql.run.feeds import Feed, Member
 from ottla.spark.sql.run.frames import member_text
-from ottla.spark.sql.run.kept import Kept
 from ottla.spark.sql.run.pull import Answer, Pulls
 from ottla.spark.sql.run.push import PushQuery
-from ottla.spark.sql.run.spells import Ground, Pace, wants_earliest
-from ottla.spark.sql.run.states import QueryState, State, worst
+from ottla.spark.sql.run.spells import Ground, wants_earliest
 from ottla.spark.sql.syntax.statements import SourceKind
 
 if TYPE_CHECKING:

@@ -4,81 +4,28 @@ from __future__ import annotations
 
 import json
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.spark import session, source
+from ottla.spark.running.begin import Pace, Starts, activate, batch_writer, briefly
+from ottla.spark.running.checkpoints import Checkpoint, Position
 from ottla.spark.sql.functions import register_udfs
 from ottla.spark.sql.plan.stages import Input, Output, Stage, StreamJoin, internal_topic
 from ottla.spark.sql.run import frames
-from ottla.spark.sql.run.causes import brief
-from ottla.spark.sql.run.checkpoints import Checkpoint, Position
 from ottla.spark.sql.run.cluster import Cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-SESSION_CLASS: Final = "org.apache.spark.sql.classic.SparkSession"
-STARTING: Final = ("Initializing", "Getting offsets")
-"""What Spark says of a query while its Python process starts."""
-STARTING_S_MAX: Final = 20.0
-STARTING_LOOK_S: Final = 0.02
-INTERVAL_MS: Final = 100
-INTERVAL_MS_MAX: Final = 2000
-INTERVAL_NAMES: Final = ("ksql.streams.commit.interval.ms", "commit.interval.ms")
 BATCH_RECORDS_MAX: Final = 1_000_000
 EARLIEST_NAMES: Final = ("ksql.streams.auto.offset.reset", "auto.offset.reset")
 
 
-class Pace:
-    """How often Spark looks for new records: seldom where many queries look.
-
-    Each look costs the driver some milliseconds, data or not: a hundred queries that look ten times
-    a second are a thousand looks.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._running = 0
-
-    @property
-    def running(self) -> int:
-        return self._running
-
-    @contextmanager
-    def counted(self) -> Iterator[None]:
-        with self._lock:
-            self._running += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._running -= 1
-
-    def interval_ms(self, properties: Mapping[str, str]) -> int:
-        for name in INTERVAL_NAMES:
-            if name in properties:
-                return max(int(properties[name]), 0)
-        return min(INTERVAL_MS * max(self._running, 1), INTERVAL_MS_MAX)
-
-
 def wants_earliest(properties: Mapping[str, str]) -> bool:
     return any(properties.get(each, "").lower() == "earliest" for each in EARLIEST_NAMES)
-
-
-def activate(spark: SparkSession) -> None:
-    """Makes it the session of this thread: a writer looks for its format there, and nowhere else.
-
-    With Spark Connect there are no such threads.
-    """
-    jvm, session_in_jvm = getattr(spark, "_jvm", None), getattr(spark, "_jsparkSession", None)
-    if jvm is not None:
-        getattr(jvm, SESSION_CLASS).setActiveSession(session_in_jvm)
 
 
 class Ground:
@@ -90,7 +37,7 @@ class Ground:
         self._spark = spark
         self._session: SparkSession | None = None
         self._lock = threading.Lock()
-        self._starting = threading.Lock()
+        self._starts = Starts()
         self.cluster = cluster
         self.service_id = service_id
         self.pace = pace
@@ -161,11 +108,11 @@ class Ground:
         interval = self.pace.interval_ms(properties)
         writer = writer.trigger(processingTime=f"{interval} milliseconds")
         if sink is not None:
-            return self._started(writer.foreachBatch(briefly(sink)))
+            return self._starts.start(writer.foreachBatch(briefly(sink)))
         options = self.sink_options(stage.output, query_id)
         if frames.is_update(stage.operator):
-            return self._started(writer.foreachBatch(briefly(batch_writer(options))))
-        return self._started(writer.format("ottla").options(**options))
+            return self._starts.start(writer.foreachBatch(briefly(batch_writer(options))))
+        return self._starts.start(writer.format("ottla").options(**options))
 
     def begin_members(
         self,
@@ -194,21 +141,7 @@ class Ground:
             interval = self.pace.interval_ms(properties)
             writer = writer.trigger(processingTime=f"{interval} milliseconds")
         options = {**self.cluster.options(), "ottla.layouts": json.dumps(layouts)}
-        return self._started(writer.outputMode("append").format("ottla").options(**options))
-
-    def _started(self, writer: DataStreamWriter) -> StreamingQuery:
-        """One after the other: each starts a Python process, to which Spark gives ten seconds.
-
-        Twenty that start at once, as after a restart, would all be too late, time and again.
-        """
-        with self._starting:
-            query = writer.start()
-            deadline = time.monotonic() + STARTING_S_MAX
-            while query.isActive and time.monotonic() < deadline:
-                if not str(query.status.get("message")).startswith(STARTING):
-                    break
-                time.sleep(STARTING_LOOK_S)
-            return query
+        return self._starts.start(writer.outputMode("append").format("ottla").options(**options))
 
     def try_member(self, read: Input, member: Mapping[str, Any], start: Position) -> None:
         """Computes what a member makes of the rows from `start` on, and writes it nowhere."""
@@ -221,39 +154,6 @@ class Ground:
         rows = self.spark.read.format("ottla").options(**options).load()
         made = rows.selectExpr(f"{member_column(member)} AS m")
         made.write.format("noop").mode("overwrite").save()
-
-
-Batch = Callable[["DataFrame", int], None]
-
-
-class BatchFailed(Exception):
-    """What went wrong in a foreachBatch, in few words."""
-
-
-def batch_writer(options: Mapping[str, str]) -> Batch:
-    """Updates go out batch by batch; the sink takes query and batch from the job it runs in."""
-
-    def write(frame: DataFrame, _: int) -> None:
-        frame.write.format("ottla").mode("append").options(**options).save()
-
-    return write
-
-
-def briefly(work: Batch) -> Batch:
-    """The same, with errors that Spark can read.
-
-    It looks in the words of an error of foreachBatch for the reason (was the query stopped?), with
-    an expression for which Java takes some of its stack for each character: a stack trace of
-    twenty pages, as each error of Java's has, ends Spark's thread by a StackOverflowError.
-    """
-
-    def worked(frame: DataFrame, batch: int) -> None:
-        try:
-            work(frame, batch)
-        except Exception as error:
-            raise BatchFailed(brief(error)) from None
-
-    return worked
 
 
 def member_column(member: Mapping[str, Any]) -> str:

@@ -9,12 +9,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from ottla.spark.serving import Serving
 from ottla.spark.sql.engine.engine import Engine
 from ottla.spark.sql.engine.workers import Workers
 from ottla.spark.sql.errors import SqlError
 from ottla.spark.sql.server.app import make_app
 from ottla.spark.sql.server.banner import Banner
-from ottla.spark.sql.server.serving import Serving
 from ottla.spark.sql.settings import Settings
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)

@@ -20,8 +20,8 @@ from ottla.spark.sql.shell.client import Client, Unreachable
 from ottla.spark.sql.shell.places import log_file, spark_log_file, state_dir
 
 if TYPE_CHECKING:
+    from ottla.spark.serving import Serving
     from ottla.spark.sql.engine.engine import Engine
-    from ottla.spark.sql.server.serving import Serving
 
 BROKER_S: Final = 3.0
 CLOSE_S: Final = 10.0
@@ -85,10 +85,10 @@ class OwnServer:
 
     def _start(self) -> None:
         from ottla.client import Admin
+        from ottla.spark.serving import Serving
         from ottla.spark.sql.engine.engine import Engine
         from ottla.spark.sql.engine.workers import Workers
         from ottla.spark.sql.server.app import make_app
-        from ottla.spark.sql.server.serving import Serving
         from ottla.spark.sql.settings import BOOTSTRAP_SERVERS, STATE_DIR, Settings
 
         with Admin(self._bootstrap, settings=dict(self._settings)) as admin:

@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.spark.sql.run.causes import cause_of, text_of
-from ottla.spark.sql.run.spells import Pace
-from ottla.spark.sql.run.states import QueryState, State, Tries
+from ottla.spark.running.begin import Pace
+from ottla.spark.running.causes import cause_of, text_of
+from ottla.spark.running.states import QueryState, State, Tries
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-log = logging.getLogger("ottla.sql")
+log = logging.getLogger("ottla.spark")
 
 WATCH_S: Final = 0.2
 STOP_S_MAX: Final = 30.0
@@ -105,7 +105,7 @@ class Kept:
         self._state = State.STARTING
         self._cause = ""
         self._failed_ms = 0
-        self._thread = threading.Thread(target=self._keep, name=f"sql {name}", daemon=True)
+        self._thread = threading.Thread(target=self._keep, name=f"spark {name}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

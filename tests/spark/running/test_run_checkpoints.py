@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ottla.spark.sql.run.checkpoints import (
+from ottla.spark.running.checkpoints import (
     Checkpoint,
     distance,
     earliest_of,

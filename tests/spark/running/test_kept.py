@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.spark.sql.run import kept, states
-from ottla.spark.sql.run.kept import ENDED, THREAD_GONE, Kept
-from ottla.spark.sql.run.spells import Pace
-from ottla.spark.sql.run.states import State
+from ottla.spark.running import kept, states
+from ottla.spark.running.begin import Pace
+from ottla.spark.running.kept import ENDED, THREAD_GONE, Kept
+from ottla.spark.running.states import State
 
 
 class JavaThread:

@@ -35,7 +35,7 @@ class Serving:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="ottla-sql-http", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="ottla-http", daemon=True)
 
     @property
     def url(self) -> str:
@@ -88,7 +88,7 @@ class Serving:
 
 def _quiet_log() -> logging.Logger:
     """Where it listens is said by who starts it."""
-    log = logging.getLogger("ottla.sql.http")
+    log = logging.getLogger("ottla.spark.http")
     log.setLevel(logging.WARNING)
     return log
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.spark.sql.run.causes import Verdict, brief, cause_of, text_of, verdict
-from ottla.spark.sql.run.spells import Pace, member_column, wants_earliest
-from ottla.spark.sql.run.states import HEALTHY_AFTER_S, QueryState, State, Tries, worst
+from ottla.spark.running.begin import Pace
+from ottla.spark.running.causes import Verdict, brief, cause_of, text_of, verdict
+from ottla.spark.running.states import HEALTHY_AFTER_S, QueryState, State, Tries, worst
 
 AWAY = "KafkaError: NETWORK_EXCEPTION: no broker could be reached"
 
@@ -102,18 +102,3 @@ def test_many_queries_look_less_often() -> None:
     with pace.counted(), pace.counted(), pace.counted():
         assert pace.interval_ms({}) == 300
     assert pace.interval_ms({"commit.interval.ms": "50"}) == 50
-
-
-def test_a_query_begins_at_the_end_unless_it_is_told() -> None:
-    assert not wants_earliest({})
-    assert wants_earliest({"auto.offset.reset": "earliest"})
-    assert wants_earliest({"ksql.streams.auto.offset.reset": "EARLIEST"})
-
-
-def test_a_member_leaves_out_what_it_has_had() -> None:
-    text = member_column({"text": "struct(1)", "from": {"0": 5, "1": 7}})
-    assert text == (
-        "IF(CASE ROWPARTITION WHEN 0 THEN ROWOFFSET >= 5 WHEN 1 THEN ROWOFFSET >= 7"
-        " ELSE true END, struct(1), NULL)"
-    )
-    assert member_column({"text": "struct(1)", "from": {}}) == "struct(1)"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from ottla.spark.sql.run.causes import Verdict, verdict
+from ottla.spark.running.causes import Verdict, verdict
 
 BACK_OFF_FIRST_S: Final = 1.0
 BACK_OFF_MAX_S: Final = 60.0

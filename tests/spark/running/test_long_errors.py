@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.spark.sql.run.causes import BRIEF_CHARACTERS_MAX, brief
-from ottla.spark.sql.run.kept import thread_of
-from ottla.spark.sql.run.spells import briefly
+from ottla.spark.running.begin import briefly
+from ottla.spark.running.causes import BRIEF_CHARACTERS_MAX, brief
+from ottla.spark.running.kept import thread_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,1 @@
+"""Spark queries that are kept running: what SQL, Streams and Connect share."""

@@ -1,0 +1,120 @@
+"""How Spark queries are begun: how often they look, in which session, one after the other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from ottla.spark.running.causes import brief
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+SESSION_CLASS: Final = "org.apache.spark.sql.classic.SparkSession"
+STARTING: Final = ("Initializing", "Getting offsets")
+"""What Spark says of a query while its Python process starts."""
+STARTING_S_MAX: Final = 20.0
+STARTING_LOOK_S: Final = 0.02
+INTERVAL_MS: Final = 100
+INTERVAL_MS_MAX: Final = 2000
+INTERVAL_NAMES: Final = ("ksql.streams.commit.interval.ms", "commit.interval.ms")
+
+
+class Pace:
+    """How often Spark looks for new records: seldom where many queries look.
+
+    Each look costs the driver some milliseconds, data or not: a hundred queries that look ten times
+    a second are a thousand looks.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running = 0
+
+    @property
+    def running(self) -> int:
+        return self._running
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        with self._lock:
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
+
+    def interval_ms(self, properties: Mapping[str, str]) -> int:
+        for name in INTERVAL_NAMES:
+            if name in properties:
+                return max(int(properties[name]), 0)
+        return min(INTERVAL_MS * max(self._running, 1), INTERVAL_MS_MAX)
+
+
+def activate(spark: SparkSession) -> None:
+    """Makes it the session of this thread: a writer looks for its format there, and nowhere else.
+
+    With Spark Connect there are no such threads.
+    """
+    jvm, session_in_jvm = getattr(spark, "_jvm", None), getattr(spark, "_jsparkSession", None)
+    if jvm is not None:
+        getattr(jvm, SESSION_CLASS).setActiveSession(session_in_jvm)
+
+
+class Starts:
+    """One after the other: each starts a Python process, to which Spark gives ten seconds.
+
+    Twenty that start at once, as after a restart, would all be too late, time and again.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def start(self, writer: DataStreamWriter) -> StreamingQuery:
+        with self._lock:
+            query = writer.start()
+            deadline = time.monotonic() + STARTING_S_MAX
+            while query.isActive and time.monotonic() < deadline:
+                if not str(query.status.get("message")).startswith(STARTING):
+                    break
+                time.sleep(STARTING_LOOK_S)
+            return query
+
+
+Batch = Callable[["DataFrame", int], None]
+
+
+class BatchFailed(Exception):
+    """What went wrong in a foreachBatch, in few words."""
+
+
+def batch_writer(options: Mapping[str, str]) -> Batch:
+    """Updates go out batch by batch; the sink takes query and batch from the job it runs in."""
+
+    def write(frame: DataFrame, _: int) -> None:
+        frame.write.format("ottla").mode("append").options(**options).save()
+
+    return write
+
+
+def briefly(work: Batch) -> Batch:
+    """The same, with errors that Spark can read.
+
+    It looks in the words of an error of foreachBatch for the reason (was the query stopped?), with
+    an expression for which Java takes some of its stack for each character: a stack trace of
+    twenty pages, as each error of Java's has, ends Spark's thread by a StackOverflowError.
+    """
+
+    def worked(frame: DataFrame, batch: int) -> None:
+        try:
+            work(frame, batch)
+        except Exception as error:
+            raise BatchFailed(brief(error)) from None
+
+    return worked
