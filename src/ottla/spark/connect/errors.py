@@ -1,0 +1,67 @@
+"""What goes wrong in Connect, by Kafka's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class ConnectException(Exception):
+    """Anything that fails a connector or a task."""
+
+    java_name = "org.apache.kafka.connect.errors.ConnectException"
+
+
+class DataException(ConnectException):
+    """A value that doesn't fit its schema, or can't be converted."""
+
+    java_name = "org.apache.kafka.connect.errors.DataException"
+
+
+class SchemaBuilderException(DataException):
+    java_name = "org.apache.kafka.connect.errors.SchemaBuilderException"
+
+
+class RetriableException(ConnectException):
+    """May pass by itself: the same thing is tried again."""
+
+    java_name = "org.apache.kafka.connect.errors.RetriableException"
+
+
+class NotFoundException(ConnectException):
+    java_name = "org.apache.kafka.connect.errors.NotFoundException"
+
+
+class AlreadyExistsException(ConnectException):
+    java_name = "org.apache.kafka.connect.errors.AlreadyExistsException"
+
+
+class ConfigException(ConnectException):
+    """A setting that can't be used; `ConfigException.of` gives Kafka's text for one value."""
+
+    java_name = "org.apache.kafka.common.config.ConfigException"
+
+    @classmethod
+    def of(cls, name: str, value: Any, message: str | None = None) -> ConfigException:
+        told = "null" if value is None else java_text(value)
+        after = "" if message is None else f": {message}"
+        return cls(f"Invalid value {told} for configuration {name}{after}")
+
+
+def java_text(value: Any) -> str:
+    """A value as Java's toString writes it: it stands in Kafka's error texts."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(java_text(each) for each in value) + "]"
+    return str(value)
+
+
+def java_name(error: BaseException) -> str:
+    """The class that Kafka would name; a Python error has its own name."""
+    named = getattr(error, "java_name", None)
+    if isinstance(named, str):
+        return named
+    kind = type(error)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
