@@ -17,7 +17,8 @@ FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 600
 COLUMNS_MAX = 100
 VAGUE_CLASS = re.compile(
-    r"(Manager|Impl|Factory|Helper|Utils?|Wrapper|Processor)$|^(Abstract|Base)[A-Z]"
+    # A bare Processor is Kafka Streams' own word.
+    r"(Manager|Impl|Factory|Helper|Utils?|Wrapper|.Processor)$|^(Abstract|Base)[A-Z]"
 )
 VAGUE_FILE = re.compile(r"^(utils?|helpers?|common|misc|manager|base)\.py$")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
@@ -29,6 +30,8 @@ DOORS = {
     "confluent_kafka": "src/ottla/client/",
     "pyspark": ("src/ottla/spark/", "src/pyspark_ottla/"),
 }
+# A topology is built, tested and described without Spark.
+WITHOUT_SPARK = re.compile(r"src/ottla/spark/streams/(?!run/)")
 # Rooms with no I/O in them: bytes and decisions only.
 SANS_IO = ("wire", "records", "auth", "coordinator")
 IO_MODULES = {"asyncio", "socket", "select", "threading", "time", "datetime"}
@@ -88,6 +91,8 @@ def import_problems() -> Iterator[str]:
             door = DOORS.get(module)
             if door is not None and not name.startswith(door):
                 yield f"{name}:{line}: {module} is imported only in {door}"
+            if module == "pyspark" and WITHOUT_SPARK.match(name):
+                yield f"{name}:{line}: only run/ imports pyspark here"
             if room in SANS_IO and module in IO_MODULES:
                 yield f"{name}:{line}: {room}/ does no I/O, it can't import {module}"
             if room == "storage" and module in ("asyncio", "socket"):

@@ -1,0 +1,152 @@
+"""Both ends of a task: bytes become records where they come in, and bytes again where they go."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.spark.streams.failures import StreamsError
+from ottla.spark.streams.graph import (
+    Repartition,
+    Sink,
+    Source,
+    TimestampExtractor,
+    internal_topic,
+)
+from ottla.spark.streams.murmur2 import partition_of
+from ottla.spark.streams.processors import Deliver, to_all
+from ottla.spark.streams.records import AnyRecord, Input, Output
+from ottla.spark.streams.serdes import Serde, SessionWindowed, TimeWindowed
+from ottla.spark.streams.subtopologies import SubTopology
+
+LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Entry:
+    """Where the records of a topic come in."""
+
+    node: str
+    read_key: Callable[[str, bytes | None], Any]
+    read_value: Callable[[str, bytes | None], Any]
+    extract: TimestampExtractor | None
+    deliver: Deliver
+
+    def negative(self, row: Input) -> None:
+        """Kafka drops a record that its extractor gave such a time, and fails without extractor."""
+        if self.extract is None:
+            raise StreamsError(
+                f"Input record {row} has invalid (negative) timestamp. Use a timestamp extractor "
+                "to process this data."
+            )
+        LOG.warning("Skipping record due to negative extracted timestamp: %s", row[:4])
+
+
+class Entries(dict[str, Entry]):
+    """By topic. A topic that only a pattern names is found when its first record comes."""
+
+    def __init__(
+        self,
+        piece: SubTopology,
+        application_id: str,
+        children: Mapping[str, Mapping[str, Deliver]],
+    ) -> None:
+        super().__init__()
+        self._patterns: list[tuple[re.Pattern[str], Entry]] = []
+        for source in piece.sources:
+            entry = _entry(source, source.extractor, children)
+            self.update(dict.fromkeys(source.topics, entry))
+            if source.pattern is not None:
+                self._patterns.append((re.compile(source.pattern), entry))
+        for repartition in piece.repartitions:
+            topic = internal_topic(application_id, repartition.topic)
+            self[topic] = _entry(repartition, None, children)
+
+    def __missing__(self, topic: str) -> Entry:
+        for pattern, entry in self._patterns:
+            if pattern.fullmatch(topic):
+                self[topic] = entry
+                return entry
+        raise KeyError(f"no source of this task reads topic {topic}")
+
+
+def _entry(
+    node: Source | Repartition,
+    extract: TimestampExtractor | None,
+    children: Mapping[str, Mapping[str, Deliver]],
+) -> Entry:
+    deliver = to_all(tuple(children.get(node.name, {}).values()))
+    return Entry(node.name, node.key.deserialize, node.value.deserialize, extract, deliver)
+
+
+def sink_of(
+    end: Sink | Repartition,
+    application_id: str,
+    outputs: list[Output],
+    failed: Callable[[str, AnyRecord, Exception], None],
+    partitions_of: Callable[[str], int] | None,
+) -> Deliver:
+    """Appends to `outputs` what becomes of a record there."""
+    topic: str | Callable[[AnyRecord], str] = end.topic
+    if isinstance(end, Repartition):
+        topic = internal_topic(application_id, end.topic)
+    write_key, write_value = end.key.serialize, end.value.serialize
+    node = end.sink_name if isinstance(end, Repartition) else end.name
+    place = _places(end, partitions_of)
+    add = outputs.append
+
+    if isinstance(topic, str) and place is None:
+        name = topic
+
+        def send(record: AnyRecord) -> None:
+            try:
+                key, value = write_key(name, record.key), write_value(name, record.value)
+            except Exception as error:
+                failed(node, record, error)
+                return
+            add(Output(name, key, value, record.timestamp, record.headers))
+
+        return send
+
+    def send_placed(record: AnyRecord) -> None:
+        try:
+            name = topic if isinstance(topic, str) else topic(record)
+            key, value = write_key(name, record.key), write_value(name, record.value)
+            partitions = (None,) if place is None else place(name, record)
+        except Exception as error:
+            failed(node, record, error)
+            return
+        for partition in partitions:
+            add(Output(name, key, value, record.timestamp, record.headers, partition))
+
+    return send_placed
+
+
+Places = Callable[[str, AnyRecord], Iterable[int | None]]
+
+
+def _places(end: Sink | Repartition, partitions_of: Callable[[str], int] | None) -> Places | None:
+    """The partitions for a record; None where the key decides."""
+    partitioner = end.partitioner
+    if partitions_of is None:
+        return None
+    count = partitions_of
+    if partitioner is None:
+        windowed = end.key
+        if isinstance(windowed, TimeWindowed | SessionWindowed):
+            # As Kafka's WindowedStreamPartitioner: all windows of a key lie together.
+            inner: Serde[Any] = windowed.inner
+            return lambda topic, record: (
+                partition_of(inner.serialize(topic, record.key.key) or b"", count(topic)),
+            )
+        return None
+    ask = partitioner
+
+    def places(topic: str, record: AnyRecord) -> Iterable[int | None]:
+        chosen = ask(topic, record.key, record.value, count(topic))
+        return (chosen,) if chosen is None or isinstance(chosen, int) else chosen
+
+    return places

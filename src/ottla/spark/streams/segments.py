@@ -1,0 +1,62 @@
+"""What a windowed store forgets: rows are noted by stretches of time, and let go by them.
+
+Cells are ordered by key, so that nothing in them says which are old. The notes are in memory only:
+they are made by one walk through the cells, the first time that something could be old.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.spark.streams.cells import Cells
+from ottla.spark.streams.serdes import LONG
+
+SEGMENT_MS_MIN: Final = 60_000  # as in Kafka
+
+
+class Segments:
+    """`from_end`: where the time lies in a cell's key, in bytes before its end."""
+
+    def __init__(self, cells: Cells, retention_ms: int, *, from_end: int) -> None:
+        self._cells = cells
+        self._retention_ms = retention_ms
+        self._from_end = from_end
+        self._segment_ms = max(retention_ms // 2, SEGMENT_MS_MIN)
+        self._segments: dict[int, set[bytes]] | None = None
+        self._first = 0
+        self.observed_ms = -1
+        """The largest time that was put."""
+
+    @property
+    def oldest_ms(self) -> int:
+        """What is older than this is gone, even if it is still there."""
+        return self.observed_ms - self._retention_ms + 1
+
+    def admits(self, time_ms: int) -> bool:
+        """False for what is too old to be put. Moves the time on, and lets old segments go."""
+        if time_ms > self.observed_ms:
+            self.observed_ms = time_ms
+            first = (time_ms - self._retention_ms + 1) // self._segment_ms
+            if first > self._first:
+                self._forget(first)
+        return time_ms > self.observed_ms - self._retention_ms
+
+    def note(self, cell: bytes, time_ms: int, *, present: bool) -> None:
+        if self._segments is not None and present:
+            self._segments.setdefault(time_ms // self._segment_ms, set()).add(cell)
+
+    def _forget(self, first: int) -> None:
+        segments = self._segments
+        if segments is None:
+            segments = self._segments = self._walk()
+        for number in [each for each in segments if each < first]:
+            for cell in segments.pop(number):
+                self._cells.put(cell, None)
+        self._first = first
+
+    def _walk(self) -> dict[int, set[bytes]]:
+        segments: dict[int, set[bytes]] = {}
+        for cell, _ in self._cells.range(None, None):
+            (time_ms,) = LONG.unpack_from(cell, len(cell) - self._from_end)
+            segments.setdefault(time_ms // self._segment_ms, set()).add(cell)
+        return segments

@@ -1,0 +1,344 @@
+"""A task: one sub-topology for one partition. All that happens to a record happens here.
+
+The same code runs under Spark and under TopologyTestDriver; they differ in what gives the cells.
+
+    rows = task.process(in_order(rows))     each record through the nodes, stream time goes on
+    rows += task.punctuate(now_ms)          what was scheduled by the clock
+    rows += task.commit()                   caches are flushed, times are kept in cells
+
+Stream time is the largest timestamp that the task has seen. What must outlive the process, beside
+the stores, lies in cells of the task's own: stream time, the next time of each schedule, and what
+windowed stores have seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from heapq import heapify, heappop, heappush
+from typing import Any, Final
+
+from ottla.clock import Clock
+from ottla.spark.streams.cells import Cells
+from ottla.spark.streams.ends import Entries, sink_of
+from ottla.spark.streams.failures import Failure, FailureKind, OnFailure, StreamsError, fail
+from ottla.spark.streams.graph import ProcessorNode, changelog_topic, parents_of
+from ottla.spark.streams.processors import (
+    Cancellable,
+    Context,
+    Deliver,
+    PunctuationType,
+)
+from ottla.spark.streams.records import AnyRecord, Input, Output, Record, RecordMetadata
+from ottla.spark.streams.serdes import LONG
+from ottla.spark.streams.stores import AnyStore
+from ottla.spark.streams.subtopologies import SubTopology
+
+TASK_CELLS: Final = "__task"
+NEVER: Final = 2**63 - 1
+
+
+class Task:
+    """`open_cells` gives the cells of a store, by name; TASK_CELLS are the task's own.
+
+    `partitions_of` says how many partitions a topic has, for partitioners; without it they are not
+    asked. `global_stores` are stores that somebody else keeps up to date. `guarded` calls
+    `on_failure` for each node on its own, so that others go on with the record; it costs a call
+    for each node and record.
+    """
+
+    def __init__(
+        self,
+        subtopology: SubTopology,
+        number: int,
+        open_cells: Callable[[str], Cells],
+        clock: Clock,
+        *,
+        application_id: str = "",
+        caching: bool = True,
+        on_failure: OnFailure = fail,
+        guarded: bool = False,
+        partitions_of: Callable[[str], int] | None = None,
+        global_stores: Mapping[str, AnyStore] | None = None,
+    ) -> None:
+        self.subtopology = subtopology
+        self.number = number
+        self.task_id = f"{subtopology.number}_{number}"
+        self.application_id = application_id
+        self.caching = caching
+        self.stream_time = -1
+        self._clock = clock
+        self._on_failure = on_failure
+        self._guarded = guarded
+        self._row: Input | None = None
+        self._outputs: list[Output] = []
+        self._flushes: list[Callable[[], None]] = []
+        self._schedules: list[Cancellable] = []
+        self._stream_due = NEVER
+        self._commit_asked = False
+        self._own = open_cells(TASK_CELLS) if subtopology.stateful else None
+        self._kept: dict[bytes, bytes] = {}
+        self.stores: dict[str, AnyStore] = dict(global_stores or {})
+        for name, spec in subtopology.stores.items():
+            topic = changelog_topic(application_id, name)
+            self.stores[name] = spec.open(open_cells(name), topic=topic)
+        self._restore()
+        self._processors = {node.name: node.supplier() for node in subtopology.nodes}
+        self._entries = self._wire(partitions_of)
+
+    # -- what the owner of the task calls
+
+    def process(self, rows: Iterable[Input]) -> list[Output]:
+        """Records in the order in which they are given; what they send to topics."""
+        entries = self._entries
+        for row in rows:
+            topic, _, _, timestamp, key, value, headers, _, _ = row
+            entry = entries[topic]
+            self._row = row
+            try:
+                record: AnyRecord = Record(
+                    entry.read_key(topic, key), entry.read_value(topic, value), timestamp, headers
+                )
+                if entry.extract is not None:
+                    timestamp = record.timestamp = entry.extract(record, self.stream_time)
+            except Exception as error:
+                self._failed(FailureKind.DESERIALIZATION, entry.node, None, error)
+                continue
+            if timestamp > self.stream_time:
+                self.stream_time = timestamp
+            elif timestamp < 0:
+                entry.negative(row)
+                continue
+            try:
+                entry.deliver(record)
+                if self.stream_time >= self._stream_due:
+                    self._after_record()
+            except StreamsError:
+                raise
+            except Exception as error:
+                self._failed(FailureKind.PROCESSING, entry.node, record, error)
+        return self._take()
+
+    def punctuate(self, now_ms: int) -> list[Output]:
+        """What is due by the clock."""
+        self._punctuate(PunctuationType.WALL_CLOCK_TIME, now_ms)
+        return self._take()
+
+    def commit(self) -> list[Output]:
+        """Flushes the caches; the cells hold all that a new task needs to go on."""
+        self._flush()
+        if self._own is not None:
+            self._keep(b"stream-time", LONG.pack(self.stream_time))
+            for name in self.subtopology.stores:
+                saved = self.stores[name].saved()
+                if saved:
+                    self._keep(b"store:" + name.encode(), saved)
+            for each in self._schedules:
+                self._keep(_place(each.node, each.place), LONG.pack(each.next_ms))
+        return self._take()
+
+    def next_wall_clock_ms(self) -> int | None:
+        """When `punctuate` has something to do next; None if it never has."""
+        kind = PunctuationType.WALL_CLOCK_TIME
+        due = [each.next_ms for each in self._schedules if each.kind is kind and not each.cancelled]
+        return min(due, default=None)
+
+    def close(self) -> None:
+        for processor in self._processors.values():
+            processor.close()
+
+    # -- what contexts ask for (Host)
+
+    def store(self, name: str) -> Any:
+        return self.stores[name]
+
+    def wall_clock_time(self) -> int:
+        return self._clock.now_ms()
+
+    def record_metadata(self) -> RecordMetadata | None:
+        row = self._row
+        return None if row is None else RecordMetadata(row.topic, row.partition, row.offset)
+
+    def ask_for_commit(self) -> None:
+        self._commit_asked = True
+        self._stream_due = -1
+
+    def on_commit(self, flush: Callable[[], None]) -> None:
+        self._flushes.append(flush)
+
+    def schedule(
+        self, node: str, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None]
+    ) -> Cancellable:
+        """Stream time: from 0 on, so that the first record is the first time; clock: from now."""
+        place = sum(1 for each in self._schedules if each.node == node)
+        first = 0 if kind is PunctuationType.STREAM_TIME else self._clock.now_ms() + interval_ms
+        kept = None if self._own is None else self._own.get(_place(node, place))
+        if kept is not None:
+            (first,) = LONG.unpack(kept)
+        made = Cancellable(node, place, interval_ms, kind, callback, first)
+        self._schedules.append(made)
+        self._reckon_stream_due()
+        return made
+
+    # -- inside
+
+    def _wire(self, partitions_of: Callable[[str], int] | None) -> Entries:
+        piece = self.subtopology
+        processors = self._processors
+        ends = {each.name: each for each in piece.sinks} | {
+            each.sink_name: each for each in piece.rekeyed
+        }
+        children: dict[str, dict[str, Deliver]] = {}
+        for name, end in ends.items():
+            send = sink_of(end, self.application_id, self._outputs, self._unsent, partitions_of)
+            for parent in parents_of(end):
+                children.setdefault(parent, {})[name] = send
+        for node in piece.nodes:
+            for parent in node.parents:
+                children.setdefault(parent, {})[node.name] = self._deliver(node)
+        order = {name: place for place, name in enumerate([*(n.name for n in piece.nodes), *ends])}
+        for name, found in children.items():
+            children[name] = dict(sorted(found.items(), key=lambda item: order[item[0]]))
+        for node in piece.nodes:
+            context = Context(
+                self,
+                node.name,
+                children=children.get(node.name, {}),
+                stores=frozenset(node.stores),
+            )
+            processors[node.name].init(context)
+        return Entries(piece, self.application_id, children)
+
+    def _deliver(self, node: ProcessorNode) -> Deliver:
+        process = self._processors[node.name].process
+        if not self._guarded:
+            return process
+
+        def guarded(record: AnyRecord) -> None:
+            try:
+                process(record)
+            except StreamsError:
+                raise
+            except Exception as error:
+                self._failed(FailureKind.PROCESSING, node.name, record, error)
+
+        return guarded
+
+    def _unsent(self, node: str, record: AnyRecord, error: Exception) -> None:
+        self._failed(FailureKind.PRODUCTION, node, record, error)
+
+    def _failed(
+        self, kind: FailureKind, node: str, record: AnyRecord | None, error: Exception
+    ) -> None:
+        failure = Failure(kind, self.task_id, node, self._row, record, error)
+        self._outputs.extend(self._on_failure(failure))
+
+    def _after_record(self) -> None:
+        if self._commit_asked:
+            self._commit_asked = False
+            self._flush()
+        self._punctuate(PunctuationType.STREAM_TIME, self.stream_time)
+        self._reckon_stream_due()
+
+    def _punctuate(self, kind: PunctuationType, now_ms: int) -> None:
+        row, self._row = self._row, None
+        while due := [
+            each
+            for each in self._schedules
+            if each.kind is kind and not each.cancelled and each.next_ms <= now_ms
+        ]:
+            each = min(due, key=lambda one: one.next_ms)
+            missed = (now_ms - each.next_ms) // each.interval_ms
+            each.next_ms += (missed + 1) * each.interval_ms
+            each.callback(now_ms)
+        self._row = row
+
+    def _reckon_stream_due(self) -> None:
+        kind = PunctuationType.STREAM_TIME
+        due = [each.next_ms for each in self._schedules if each.kind is kind and not each.cancelled]
+        self._stream_due = -1 if self._commit_asked else min(due, default=NEVER)
+
+    def _flush(self) -> None:
+        self._row = None
+        for flush in self._flushes:
+            flush()
+
+    def _take(self) -> list[Output]:
+        taken = self._outputs.copy()
+        self._outputs.clear()
+        return taken
+
+    def _restore(self) -> None:
+        if self._own is None:
+            return
+        stream_time = self._own.get(b"stream-time")
+        if stream_time is not None:
+            (self.stream_time,) = LONG.unpack(stream_time)
+        for name in self.subtopology.stores:
+            saved = self._own.get(b"store:" + name.encode())
+            if saved is not None:
+                self.stores[name].restore(saved)
+
+    def _keep(self, key: bytes, value: bytes) -> None:
+        if self._own is not None and self._kept.get(key) != value:
+            self._own.put(key, value)
+            self._kept[key] = value
+
+
+class Prefixed:
+    """Rows on their way to a task: read, given their new keys, and told where they belong.
+
+    What comes out are rows that `Task.process` of the sub-topology behind takes, in any order.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+
+    def process(self, rows: Iterable[Input]) -> list[Input]:
+        found: list[Input] = []
+        process = self._task.process
+        for row in rows:
+            for turn, made in enumerate(process((row,))):
+                found.append(
+                    Input(
+                        made.topic,
+                        row.partition,
+                        row.offset,
+                        made.timestamp,
+                        made.key,
+                        made.value,
+                        made.headers,
+                        turn,
+                        row.topic,
+                    )
+                )
+        return found
+
+
+def in_order(rows: Iterable[Input]) -> list[Input]:
+    """As Kafka's tasks take records: each partition in order, of all first ones the oldest."""
+    lanes: dict[tuple[str, int], list[Input]] = {}
+    for row in rows:
+        lanes.setdefault((row.origin or row.topic, row.partition), []).append(row)
+    for lane in lanes.values():
+        lane.sort(key=_offset_and_turn)
+    if len(lanes) == 1:
+        return next(iter(lanes.values()))
+    ordered = [lanes[name] for name in sorted(lanes)]
+    heads = [(lane[0].timestamp, number, 0) for number, lane in enumerate(ordered)]
+    heapify(heads)
+    merged: list[Input] = []
+    while heads:
+        _, number, place = heappop(heads)
+        lane = ordered[number]
+        merged.append(lane[place])
+        if place + 1 < len(lane):
+            heappush(heads, (lane[place + 1].timestamp, number, place + 1))
+    return merged
+
+
+def _offset_and_turn(row: Input) -> tuple[int, int]:
+    return row.offset, row.turn
+
+
+def _place(node: str, place: int) -> bytes:
+    return f"punctuation:{node}:{place}".encode()
