@@ -32,6 +32,7 @@ class Totals(Processor[str, int]):
     def process(self, record: Record[str, int]) -> None:
         total = (self.totals.get(record.key) or 0) + record.value
         self.totals.put(record.key, total)
+        self.context.numbers["records"] = self.context.numbers.get("records", 0) + 1
         self.context.forward(record.with_value(total))
 
     def tick(self, now_ms: int) -> None:
@@ -81,6 +82,7 @@ def test_a_task_keeps_its_stores_stream_time_and_schedules_in_cells() -> None:
     assert task.commit() == []
     again = Task(piece, 0, memory.open, Hand())
     assert again.stream_time == 6
+    assert again.numbers == {"records": 2}
     assert plain(again.process([row("b", 1, 9)])) == [("b", 1, 9)]
     assert plain(again.process([row("b", 1, 31)])) == [
         ("b", 2, 31),

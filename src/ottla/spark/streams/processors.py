@@ -69,6 +69,7 @@ class Host(Protocol):
     task_id: str
     stream_time: int
     caching: bool
+    numbers: dict[str, int]
 
     def store(self, name: str) -> Any: ...
 
@@ -106,6 +107,8 @@ class Context:
         self.node = node
         self.application_id = host.application_id
         self.task_id = host.task_id
+        self.numbers = host.numbers
+        """What nodes of the task remember beside their stores, by names that they choose."""
         self.downstream: Deliver = to_all(tuple(children.values()))
 
     def forward(self, record: AnyRecord, child: str | None = None) -> None:

@@ -7,12 +7,13 @@ The same code runs under Spark and under TopologyTestDriver; they differ in what
     rows += task.commit()                   caches are flushed, times are kept in cells
 
 Stream time is the largest timestamp that the task has seen. What must outlive the process, beside
-the stores, lies in cells of the task's own: stream time, the next time of each schedule, and what
-windowed stores have seen.
+the stores, lies in cells of the task's own: stream time, the next time of each schedule, numbers
+that nodes remember, and what windowed stores have seen.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
@@ -66,6 +67,7 @@ class Task:
         self.application_id = application_id
         self.caching = caching
         self.stream_time = -1
+        self.numbers: dict[str, int] = {}
         self._clock = clock
         self._on_failure = on_failure
         self._guarded = guarded
@@ -128,6 +130,8 @@ class Task:
         self._flush()
         if self._own is not None:
             self._keep(b"stream-time", LONG.pack(self.stream_time))
+            if self.numbers:
+                self._keep(b"numbers", json.dumps(self.numbers).encode())
             for name in self.subtopology.stores:
                 saved = self.stores[name].saved()
                 if saved:
@@ -273,6 +277,7 @@ class Task:
         stream_time = self._own.get(b"stream-time")
         if stream_time is not None:
             (self.stream_time,) = LONG.unpack(stream_time)
+        self.numbers.update(json.loads(self._own.get(b"numbers") or b"{}"))
         for name in self.subtopology.stores:
             saved = self._own.get(b"store:" + name.encode())
             if saved is not None:
