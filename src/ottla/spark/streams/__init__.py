@@ -2,3 +2,113 @@
 
 No file here but those in run/ imports pyspark: a topology is built, tested and described without.
 """
+
+from ottla.spark.streams.driver import TopologyTestDriver
+from ottla.spark.streams.driver_topics import InputTopic, OutputTopic
+from ottla.spark.streams.failures import (
+    Failure,
+    FailureKind,
+    StreamsError,
+    dead_letters,
+    fail,
+    log_and_continue,
+)
+from ottla.spark.streams.global_table import GlobalKTable
+from ottla.spark.streams.graph import TopologyError
+from ottla.spark.streams.grouped import GroupedStream, GroupedTable
+from ottla.spark.streams.processors import (
+    Cancellable,
+    Context,
+    Processor,
+    PunctuationType,
+)
+from ottla.spark.streams.records import (
+    Change,
+    Record,
+    RecordMetadata,
+    ValueAndTimestamp,
+    Window,
+    Windowed,
+)
+from ottla.spark.streams.serdes import (
+    Boolean,
+    Bytes,
+    Double,
+    Float,
+    Int,
+    Json,
+    List,
+    Long,
+    Pickle,
+    Serde,
+    SerializationError,
+    SessionWindowed,
+    Short,
+    String,
+    TimeWindowed,
+    Uuid,
+)
+from ottla.spark.streams.stores import (
+    KeyValueStore,
+    SessionStore,
+    StoreKind,
+    StoreSpec,
+    TimestampedKeyValueStore,
+    WindowStore,
+)
+from ottla.spark.streams.stream import Stream
+from ottla.spark.streams.table import Table
+from ottla.spark.streams.table_steps import ValueTransformer
+from ottla.spark.streams.topology import Topology
+
+__all__ = [
+    "Boolean",
+    "Bytes",
+    "Cancellable",
+    "Change",
+    "Context",
+    "Double",
+    "Failure",
+    "FailureKind",
+    "Float",
+    "GlobalKTable",
+    "GroupedStream",
+    "GroupedTable",
+    "InputTopic",
+    "Int",
+    "Json",
+    "KeyValueStore",
+    "List",
+    "Long",
+    "OutputTopic",
+    "Pickle",
+    "Processor",
+    "PunctuationType",
+    "Record",
+    "RecordMetadata",
+    "Serde",
+    "SerializationError",
+    "SessionStore",
+    "SessionWindowed",
+    "Short",
+    "StoreKind",
+    "StoreSpec",
+    "Stream",
+    "StreamsError",
+    "String",
+    "Table",
+    "TimeWindowed",
+    "TimestampedKeyValueStore",
+    "Topology",
+    "TopologyError",
+    "TopologyTestDriver",
+    "Uuid",
+    "ValueAndTimestamp",
+    "ValueTransformer",
+    "Window",
+    "WindowStore",
+    "Windowed",
+    "dead_letters",
+    "fail",
+    "log_and_continue",
+]

@@ -66,11 +66,16 @@ class Entries(dict[str, Entry]):
             self[topic] = _entry(repartition, None, children)
 
     def __missing__(self, topic: str) -> Entry:
-        for pattern, entry in self._patterns:
-            if pattern.fullmatch(topic):
-                self[topic] = entry
-                return entry
-        raise KeyError(f"no source of this task reads topic {topic}")
+        entry = self.find(topic)
+        if entry is None:
+            raise KeyError(f"no source of this task reads topic {topic}")
+        self[topic] = entry
+        return entry
+
+    def find(self, topic: str) -> Entry | None:
+        if topic in self:
+            return self[topic]
+        return next((entry for each, entry in self._patterns if each.fullmatch(topic)), None)
 
 
 def _entry(

@@ -95,6 +95,8 @@ class GlobalTable:
     key: Serde[Any]
     value: Serde[Any]
     extractor: TimestampExtractor | None = None
+    place: int = 0
+    """How many nodes were there before it: Kafka numbers it so."""
 
 
 Node = Source | ProcessorNode | Sink | Repartition
@@ -137,6 +139,7 @@ class Graph:
         if table.store.name in self.stores or table.store.name in self.globals:
             raise TopologyError(f"StateStore {table.store.name} is already added.")
         self._check_topics((table.topic,))
+        table.place = len(self.nodes)
         self.globals[table.store.name] = table
 
     def connect(self, processor: str, stores: Iterable[str]) -> None:

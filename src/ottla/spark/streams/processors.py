@@ -16,6 +16,7 @@ Every operation of the DSL is such a node. One instance belongs to one task and 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
@@ -44,6 +45,10 @@ class Processor(Generic[K, V]):
 
     def close(self) -> None:
         """Called when its task ends."""
+
+    def step(self, downstream: Deliver) -> Deliver:
+        """What a task calls for each record. (Stateless operations give something quicker.)"""
+        return self.process
 
 
 @dataclass(slots=True, eq=False)
@@ -119,6 +124,12 @@ class Context:
         if deliver is None:
             raise ValueError(f"Unknown downstream node: {child} of {self.node}")
         deliver(record)
+
+    def limited(self, forward: Callable[..., None]) -> Context:
+        """The same context with another `forward`, for a processor inside of a processor."""
+        made = copy(self)
+        made.forward = made.downstream = forward  # type: ignore[method-assign]
+        return made
 
     def store(self, name: str) -> Any:
         if name not in self._stores:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar, cast
 
@@ -63,6 +63,9 @@ class StoreSpec:
         timestamped = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW)
         return Timestamped(self.value) if self.kind in timestamped else self.value
 
+    def with_kind(self, kind: StoreKind) -> StoreSpec:
+        return replace(self, kind=kind)
+
     def open(self, cells: Cells, *, topic: str = "") -> AnyStore:
         """`topic`: the changelog's name, which serdes are told."""
         match self.kind:
@@ -97,6 +100,7 @@ class KeyValueStore(Generic[K, V]):
     """`range` has both ends in it, and goes by the bytes of the keys, as in Kafka."""
 
     def __init__(self, spec: StoreSpec, cells: Cells, topic: str = "") -> None:
+        self.spec = spec
         self.name = spec.name
         self.cells = cells
         self.topic = topic
@@ -195,6 +199,7 @@ class WindowStore(Generic[K, V]):
     def __init__(self, spec: StoreSpec, cells: Cells, topic: str = "") -> None:
         if spec.retention_ms is None or spec.window_ms is None:
             raise ValueError(f"window store {spec.name} needs retention_ms and window_ms")
+        self.spec = spec
         self.name = spec.name
         self.cells = cells
         self.topic = topic
@@ -288,6 +293,7 @@ class SessionStore(Generic[K, V]):
     def __init__(self, spec: StoreSpec, cells: Cells, topic: str = "") -> None:
         if spec.retention_ms is None:
             raise ValueError(f"session store {spec.name} needs retention_ms")
+        self.spec = spec
         self.name = spec.name
         self.cells = cells
         self.topic = topic

@@ -43,6 +43,8 @@ class SubTopology:
     sinks: list[Sink] = field(default_factory=list)
     rekeyed: list[Repartition] = field(default_factory=list)
     """Written here. (In a prefix: what the shuffle takes; else: a topic.)"""
+    order: list[str] = field(default_factory=list)
+    """The names of all of these, as they were added; records are forwarded in this order."""
 
     @property
     def stateful(self) -> bool:
@@ -71,10 +73,11 @@ Prefix = SubTopology
 
 def subtopologies(graph: Graph) -> list[SubTopology]:
     """Those that run, in order. A piece that only served as a prefix is not among them."""
-    pieces = [_piece(graph, number, names) for number, names in node_groups(graph).items()]
-    writers = {each.name: piece.number for piece in pieces for each in piece.rekeyed}
-    served: dict[int, set[str]] = {piece.number: set() for piece in pieces}
-    for piece in pieces:
+    groups = node_groups(graph).items()
+    pieces = {number: _piece(graph, number, names) for number, names in groups}
+    writers = {each.name: piece.number for piece in pieces.values() for each in piece.rekeyed}
+    served: dict[int, set[str]] = {number: set() for number in pieces}
+    for piece in pieces.values():
         read: dict[int, list[Repartition]] = {}
         for repartition in piece.repartitions:
             if not repartition.asked:
@@ -83,20 +86,27 @@ def subtopologies(graph: Graph) -> list[SubTopology]:
             if _may_shuffle(graph, pieces[number], repartitions):
                 piece.prefixes.append(_prefix(graph, pieces[number], repartitions))
                 served[number].update(each.name for each in repartitions)
-    return [left for piece in pieces if (left := _without(graph, piece, served[piece.number]))]
+    left = (_without(graph, piece, served[number]) for number, piece in pieces.items())
+    return [piece for piece in left if piece is not None]
 
 
 def node_groups(graph: Graph) -> dict[int, list[str]]:
-    """Numbers and names of nodes, as Kafka numbers its sub-topologies.
+    """The names of the nodes of each sub-topology, by Kafka's numbers."""
+    return {
+        number: group for number, group in enumerate(numbered(graph)) if isinstance(group, list)
+    }
+
+
+def numbered(graph: Graph) -> list[list[str] | GlobalTable]:
+    """Sub-topologies and global tables, in the order in which Kafka counts them.
 
     A repartition appears under its own name where it is read, and under its sink's where it is
-    written. Global tables take a number each, behind the others.
+    written.
     """
     above: dict[str, str] = {}
 
     def root(name: str) -> str:
         while above.setdefault(name, name) != name:
-            above[name] = above[above[name]]
             name = above[name]
         return name
 
@@ -105,20 +115,24 @@ def node_groups(graph: Graph) -> dict[int, list[str]]:
         face = node.sink_name if isinstance(node, Repartition) else node.name
         for parent in parents_of(node):
             above[root(face)] = root(parent)
-        if isinstance(node, ProcessorNode):
-            for store in node.stores:
-                if store in graph.stores:
-                    above[root(node.name)] = root(by_store.setdefault(store, node.name))
+        for store in node.stores if isinstance(node, ProcessorNode) else ():
+            if store in graph.stores:
+                above[root(node.name)] = root(by_store.setdefault(store, node.name))
     found: dict[str, list[str]] = {}
-    for node in graph.nodes.values():
-        if isinstance(node, Repartition):
-            found.setdefault(root(node.sink_name), []).append(node.sink_name)
-        found.setdefault(root(node.name), []).append(node.name)
-    return dict(enumerate(found.values()))
+    places: list[tuple[int, list[str] | GlobalTable]] = []
+    for place, node in enumerate(graph.nodes.values()):
+        faces = (node.sink_name, node.name) if isinstance(node, Repartition) else (node.name,)
+        for face in faces:
+            if root(face) not in found:
+                found[root(face)] = []
+                places.append((place, found[root(face)]))
+            found[root(face)].append(face)
+    places.extend((table.place - 1, table) for table in graph.globals.values())
+    return [group for _, group in sorted(places, key=lambda each: each[0])]
 
 
 def _piece(graph: Graph, number: int, names: Iterable[str]) -> SubTopology:
-    piece = SubTopology(number)
+    piece = SubTopology(number, order=list(names))
     by_sink = {
         each.sink_name: each for each in graph.nodes.values() if isinstance(each, Repartition)
     }
@@ -163,6 +177,7 @@ def _prefix(graph: Graph, writer: SubTopology, repartitions: list[Repartition]) 
         nodes=nodes,
         globals={name: each for name, each in writer.globals.items() if name in names},
         rekeyed=repartitions,
+        order=writer.order,
     )
 
 
@@ -183,6 +198,7 @@ def _without(graph: Graph, piece: SubTopology, served: set[str]) -> SubTopology 
         globals=piece.globals,
         sinks=piece.sinks,
         rekeyed=rekeyed,
+        order=piece.order,
     )
 
 

@@ -22,7 +22,7 @@ from ottla.clock import Clock
 from ottla.spark.streams.cells import Cells
 from ottla.spark.streams.ends import Entries, sink_of
 from ottla.spark.streams.failures import Failure, FailureKind, OnFailure, StreamsError, fail
-from ottla.spark.streams.graph import ProcessorNode, changelog_topic, parents_of
+from ottla.spark.streams.graph import ProcessorNode, Repartition, Sink, changelog_topic
 from ottla.spark.streams.processors import (
     Cancellable,
     Context,
@@ -140,6 +140,10 @@ class Task:
                 self._keep(_place(each.node, each.place), LONG.pack(each.next_ms))
         return self._take()
 
+    def reads(self, topic: str) -> bool:
+        """Whether rows of this topic enter here."""
+        return self._entries.find(topic) is not None
+
     def next_wall_clock_ms(self) -> int | None:
         """When `punctuate` has something to do next; None if it never has."""
         kind = PunctuationType.WALL_CLOCK_TIME
@@ -186,34 +190,34 @@ class Task:
     # -- inside
 
     def _wire(self, partitions_of: Callable[[str], int] | None) -> Entries:
+        """From the last nodes up, since each is made with those below it; then begun from above."""
         piece = self.subtopology
-        processors = self._processors
-        ends = {each.name: each for each in piece.sinks} | {
-            each.sink_name: each for each in piece.rekeyed
-        }
         children: dict[str, dict[str, Deliver]] = {}
-        for name, end in ends.items():
-            send = sink_of(end, self.application_id, self._outputs, self._unsent, partitions_of)
-            for parent in parents_of(end):
-                children.setdefault(parent, {})[name] = send
+
+        def hang(name: str, parents: Iterable[str], deliver: Deliver) -> None:
+            for parent in parents:
+                children[parent] = {name: deliver} | children.get(parent, {})
+
+        contexts: dict[str, Context] = {}
+        nodes: dict[str, ProcessorNode] = {each.name: each for each in piece.nodes}
+        ends: dict[str, Sink | Repartition] = {each.name: each for each in piece.sinks}
+        ends |= {each.sink_name: each for each in piece.rekeyed}
+        for name in reversed(piece.order):
+            if name in ends:
+                end = ends[name]
+                send = sink_of(end, self.application_id, self._outputs, self._unsent, partitions_of)
+                hang(name, end.parents, send)
+            elif name in nodes:
+                node = nodes[name]
+                below, stores = children.get(name, {}), frozenset(node.stores)
+                made = contexts[name] = Context(self, name, children=below, stores=stores)
+                hang(name, node.parents, self._deliver(node, made.downstream))
         for node in piece.nodes:
-            for parent in node.parents:
-                children.setdefault(parent, {})[node.name] = self._deliver(node)
-        order = {name: place for place, name in enumerate([*(n.name for n in piece.nodes), *ends])}
-        for name, found in children.items():
-            children[name] = dict(sorted(found.items(), key=lambda item: order[item[0]]))
-        for node in piece.nodes:
-            context = Context(
-                self,
-                node.name,
-                children=children.get(node.name, {}),
-                stores=frozenset(node.stores),
-            )
-            processors[node.name].init(context)
+            self._processors[node.name].init(contexts[node.name])
         return Entries(piece, self.application_id, children)
 
-    def _deliver(self, node: ProcessorNode) -> Deliver:
-        process = self._processors[node.name].process
+    def _deliver(self, node: ProcessorNode, downstream: Deliver) -> Deliver:
+        process = self._processors[node.name].step(downstream)
         if not self._guarded:
             return process
 

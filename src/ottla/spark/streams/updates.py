@@ -22,7 +22,7 @@ class Updates:
         self._downstream = context.downstream
         self._old_values = old_values
         self._waiting: dict[Hashable, tuple[Any, Any, Any, int, Headers]] = {}
-        self._cached = cached and context.cached(self.flush)
+        self.cached = cached and context.cached(self.flush)
 
     def forward(
         self,
@@ -35,7 +35,7 @@ class Updates:
         same: Hashable = None,
     ) -> None:
         """`same` stands for the key where keys are not hashable: its bytes, for instance."""
-        if not self._cached:
+        if not self.cached:
             change = Change(new, old if self._old_values else None)
             self._downstream(Record(key, change, timestamp, headers))
             return
