@@ -46,7 +46,7 @@ lint: $(SPARK)
 	$(BIN)/lint-imports
 
 unit: $(SPARK)
-	$(BIN)/pytest -q -n 2 --ignore=tests/compat -m "not delivery and not spark and not zookeeper"
+	$(BIN)/pytest -q -n 2 --ignore=tests/compat -m "not delivery and not spark and not zookeeper and not postgres"
 
 # What starts ZooKeeper: the metadata store, and clusters of real processes.
 cluster: $(SPARK)
@@ -63,9 +63,10 @@ test: lint unit
 demo: $(SPARK)
 	$(BIN)/python examples/demo.py $(ARGS)
 
-# What starts Spark: in one process, so that it is started once.
+# What starts Spark: in one process, so that it is started once. Connectors have a PostgreSQL.
 spark: $(SPARK)
-	$(BIN)/pytest -q tests/spark -m "spark and not delivery"
+	./tools/setup_test_clients.sh --packages
+	$(BIN)/pytest -q tests/spark tests/testing -m "(spark or postgres) and not delivery"
 
 # Clients and the broker are killed at random: alone on the machine, and last.
 delivery: $(SPARK)

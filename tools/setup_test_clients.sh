@@ -2,8 +2,9 @@
 # Fetches the clients that tests/compat runs, by name, with the ordinary package tools of this machine.
 # Quiet, and quick when all is there already.
 #
-#   tools/setup_test_clients.sh            kcat, ZooKeeper, kafkajs, clients of ksqlDB, the Java client,
-#                                          kafka-python's own tests
+#   tools/setup_test_clients.sh            kcat, ZooKeeper, PostgreSQL, kafkajs, clients of ksqlDB, the Java
+#                                          client, kafka-python's own tests
+#   tools/setup_test_clients.sh --packages only what Debian has: kcat, ZooKeeper, PostgreSQL, Node, Java
 #   tools/setup_test_clients.sh --maven    also Kafka with its shell tools and Spark's Kafka connector (Maven
 #                                          Central), franz-go (Go modules)
 #   tools/setup_test_clients.sh --librdkafka   also librdkafka's own tests, compiled
@@ -30,6 +31,14 @@ as_root() {
     fi
 }
 
+# Debian's PostgreSQL makes a database and starts it: tests start their own, where they like.
+without_a_database_of_its_own() {
+    folder=/etc/postgresql-common
+    [ ! -f "$folder/createcluster.conf" ] || return 0
+    as_root mkdir -p "$folder"
+    printf 'create_main_cluster = false\n' | as_root tee "$folder/createcluster.conf" >/dev/null
+}
+
 debian_packages() {
     missing=""
     command -v kcat >/dev/null || missing="$missing kcat"
@@ -37,6 +46,7 @@ debian_packages() {
     command -v npm >/dev/null || missing="$missing npm"
     command -v javac >/dev/null || missing="$missing default-jdk-headless"
     [ -f /usr/share/java/zookeeper.jar ] || missing="$missing zookeeper"
+    ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$missing postgresql"
     if [ "$1" = --maven ]; then
         command -v make >/dev/null || missing="$missing make"
         command -v g++ >/dev/null || missing="$missing g++"
@@ -46,6 +56,7 @@ debian_packages() {
     [ -n "$missing" ] || return 0
     say "installing$missing"
     as_root apt-get update -qq
+    without_a_database_of_its_own
     # shellcheck disable=SC2086
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
         $missing >/dev/null
@@ -168,6 +179,7 @@ librdkafka_tests() {
 }
 
 debian_packages "${1:-}"
+[ "${1:-}" != --packages ] || exit 0
 from_npm kafkajs
 from_npm ksqldb
 java_client
