@@ -11,6 +11,7 @@ from ottla.testing.postgres import PostgresServer, programs
 @pytest.mark.postgres
 def test_what_was_committed_is_there_after_a_kill() -> None:
     with PostgresServer() as server:
+        conninfo = server.conninfo
         with psycopg.connect(server.conninfo) as line:
             line.execute("CREATE TABLE kept (id int)")
             line.execute("INSERT INTO kept VALUES (1)")
@@ -19,5 +20,5 @@ def test_what_was_committed_is_there_after_a_kill() -> None:
         with psycopg.connect(server.conninfo) as line:
             assert line.execute("SELECT id FROM kept").fetchall() == [(1,)]
     with pytest.raises(psycopg.OperationalError):
-        psycopg.connect(server.conninfo, connect_timeout=2)
+        psycopg.connect(conninfo, connect_timeout=2)
     assert (programs() / "initdb").exists()
