@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 
 from test_partition import NOW_MS
 from test_roles import LIVE, fetch, held, state
@@ -10,9 +11,11 @@ from test_roles import LIVE, fetch, held, state
 from ottla.cluster import layout
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.metadata import Metadata
-from ottla.cluster.store import Put
+from ottla.cluster.store import Put, Write
 from ottla.replica.isr_writes import IsrWrites
 from ottla.replica.partition import Partition
+
+Commit = Callable[[Sequence[Write]], Awaitable[Sequence[int]]]
 
 KEY = layout.state_key("t", 0)
 
@@ -34,6 +37,16 @@ async def stored(store: EmbeddedStore) -> list[int]:
     assert entry is not None
     members: list[int] = layout.load(entry)["isr"]
     return members
+
+
+def counted(commit: Commit, sizes: list[int]) -> Commit:
+    """Writes down how much was written with each commit."""
+
+    async def count(writes: Sequence[Write]) -> Sequence[int]:
+        sizes.append(len(writes))
+        return await commit(writes)
+
+    return count
 
 
 def test_a_follower_that_caught_up_joins() -> None:
@@ -89,5 +102,25 @@ def test_somebody_else_was_faster() -> None:
         assert await stored(store) == [1, 3]
         assert partition.followers is not None
         partition.followers.lagging(0, NOW_MS)
+
+    asyncio.run(run())
+
+
+def test_partitions_that_the_same_follower_joins_are_written_together() -> None:
+    async def run() -> None:
+        store, writes, first = await made((1, 2))
+        second = held(state(isr=(1, 2)))
+        second.index = 1
+        await store.create(layout.state_key("t", 1), layout.dump_state(1, 1, (1, 2), 0))
+        commits: list[int] = []
+        store.commit = counted(store.commit, commits)  # type: ignore[method-assign]
+        for partition in (first, second):
+            fetch(partition, 2, 0)
+            joining = fetch(partition, 3, 0)
+            assert joining is not None
+            writes.want(partition, joining)
+        await asyncio.sleep(0)
+        assert await stored(store) == [1, 2, 3]
+        assert commits == [3]  # two states, and one life that both rely on
 
     asyncio.run(run())

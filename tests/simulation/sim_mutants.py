@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -115,12 +116,12 @@ def joined_before_it_has_all() -> AbstractContextManager[Any]:
 def sets_written_without_a_version() -> AbstractContextManager[Any]:
     """Whoever writes last is right."""
 
-    put = isr_writes.IsrWrites._put
+    alter_isr = isr_writes.alter_isr
 
-    def put_anyway(self: Any, wish: Any) -> Any:
-        return put(self, wish._replace(version=ANY_VERSION))
+    def put_anyway(image: Any, name: str, state: Any, *given: Any) -> Any:
+        return alter_isr(image, name, replace(state, version=ANY_VERSION), *given)
 
-    return patch.object(isr_writes.IsrWrites, "_put", put_anyway)
+    return patch.object(isr_writes, "alter_isr", put_anyway)
 
 
 @mutant

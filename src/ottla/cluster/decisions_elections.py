@@ -17,7 +17,7 @@ of it by the state's version, against which its own changes of the set are check
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
 
@@ -166,7 +166,7 @@ def rebalance(image: Image, imbalance_percentage: int) -> list[Write]:
 
 
 def alter_isr(
-    image: Image, name: str, partition: Partition, isr: Sequence[int], epochs: dict[int, int]
+    image: Image, name: str, partition: Partition, isr: Sequence[int], epochs: Mapping[int, int]
 ) -> list[Write]:
     """A leader changes the in-sync set of a partition that it leads.
 

@@ -14,8 +14,12 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from ottla.cluster import layout
+from ottla.cluster.commits import Commits
+from ottla.cluster.decisions_elections import alter_isr
+from ottla.cluster.image import Partition as State
 from ottla.cluster.metadata import Metadata
-from ottla.cluster.store import Change, Check, Conflict, Entry, MetaStore, Put, StoreError
+from ottla.cluster.store import Change, Conflict, MetaStore, StoreError, Write
+from ottla.errors import KafkaError
 from ottla.replica.partition import Partition
 
 TOGETHER_MAX: Final = 100  # sets written in one commit
@@ -25,17 +29,16 @@ log = logging.getLogger("ottla.replica")
 
 
 class Wish(NamedTuple):
-    """A set for a partition, by its leader of this epoch, who knows this version of its state.
+    """A set for a partition, by its leader, who knows this state of it.
 
     `lives` are the brokers that join, each with the epoch of the life that has caught up: one that
     has died since may have lost what it had, and its next life must not be taken for it (KIP-903).
     """
 
     partition: Partition
+    state: State
     isr: tuple[int, ...]
-    leader_epoch: int
-    version: int
-    lives: tuple[tuple[int, int], ...] = ()
+    lives: dict[int, int]
 
     @property
     def key(self) -> str:
@@ -47,8 +50,8 @@ class Wish(NamedTuple):
         partition = self.partition
         return (
             partition.leads
-            and partition.leader_epoch == self.leader_epoch
-            and partition.version == self.version
+            and partition.leader_epoch == self.state.leader_epoch
+            and partition.version == self.state.version
         )
 
 
@@ -58,6 +61,7 @@ class IsrWrites:
     def __init__(self, store: MetaStore, metadata: Metadata) -> None:
         self._store = store
         self._metadata = metadata
+        self._commits = Commits(store, metadata)
         self._queue: deque[Wish] = deque()
         self._task: asyncio.Task[None] | None = None
         self._stopped = False
@@ -70,12 +74,12 @@ class IsrWrites:
         if followers is None or followers.pending is not None or self._stopped:
             return
         followers.begin(isr)
-        lives = tuple(
-            (each.broker_id, each.broker_epoch)
+        lives = {
+            each.broker_id: each.broker_epoch
             for each in followers
             if each.broker_id in isr and each.broker_id not in partition.isr
-        )
-        self._queue.append(Wish(partition, isr, partition.leader_epoch, partition.version, lives))
+        }
+        self._queue.append(Wish(partition, partition.state, isr, lives))
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._work(), name="write-isr")
 
@@ -99,10 +103,10 @@ class IsrWrites:
     async def _write(self, wishes: list[Wish]) -> None:
         if not wishes:
             return
-        writes = [self._put(each) for each in wishes]
-        checks = {check.key: check for each in wishes for check in _same_lives(each)}
+        # Two that add the same life check it once.
+        writes = dict.fromkeys(write for each in wishes for write in self._writes(each))
         try:
-            versions = await self._store.commit([*writes, *checks.values()])
+            await self._commits.commit(list(writes))
         except Conflict:
             if len(wishes) == 1:
                 await self._look(wishes[0])
@@ -111,25 +115,17 @@ class IsrWrites:
                 if each.stands:
                     await self._write([each])
             return
-        except StoreError as error:
+        except KafkaError as error:
             log.warning("in-sync sets were perhaps not written: %s", error)
             await asyncio.sleep(RETRY_S)
             self._queue.extend(wishes)  # one that was written conflicts with itself, and is seen
             return
         for each in wishes:
             self._say(each)
-        self._metadata.apply(
-            [
-                Change(write.key, Entry(write.value, version))
-                for write, version in zip(writes, versions[: len(writes)], strict=True)
-            ]
-        )
 
-    def _put(self, wish: Wish) -> Put:
-        partition = wish.partition
-        epoch = self._metadata.image.controller_epoch
-        value = layout.dump_state(partition.node_id, wish.leader_epoch, wish.isr, epoch)
-        return Put(wish.key, value, wish.version)
+    def _writes(self, wish: Wish) -> list[Write]:
+        topic = wish.partition.topic
+        return alter_isr(self._metadata.image, topic, wish.state, wish.isr, wish.lives)
 
     async def _look(self, wish: Wish) -> None:
         """Somebody else has changed the state, or we did and were not told: see what it is."""
@@ -145,7 +141,7 @@ class IsrWrites:
             followers.give_up()
 
     def _say(self, wish: Wish) -> None:
-        before = wish.partition.isr
+        before = wish.state.isr
         name = wish.partition.name
         if len(wish.isr) < len(before):
             self.shrunk += 1
@@ -153,12 +149,3 @@ class IsrWrites:
         else:
             self.expanded += 1
             log.info("%s: in sync are now %s, before %s", name, wish.isr, before)
-
-
-def _same_lives(wish: Wish) -> list[Check]:
-    """A broker counts its epoch up before it looks which sets it has to leave: so either the count
-    makes this write fail, or that look finds what it wrote."""
-    return [
-        Check(layout.broker_epoch_key(broker_id), epoch - 1)  # versions count from 0
-        for broker_id, epoch in wish.lives
-    ]

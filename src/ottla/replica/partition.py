@@ -121,6 +121,18 @@ class Partition:
 
     # Who leads
 
+    @property
+    def state(self) -> State:
+        """The cluster's word on this partition, as far as we know it."""
+        return State(
+            index=self.index,
+            replicas=self.replicas,
+            leader=self.leader,
+            leader_epoch=self.leader_epoch,
+            isr=self.isr,
+            version=self.version,
+        )
+
     def apply(
         self, state: State, now_ms: int, *, live: Mapping[int, int], lag_max_ms: int, may_lead: bool
     ) -> None:
