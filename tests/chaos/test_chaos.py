@@ -17,13 +17,7 @@ from delivery_run import Case, seed_of_this_run
 SECONDS = 12.0
 RECORDS_MIN = 30
 
-pytestmark = [
-    pytest.mark.delivery,
-    pytest.mark.timeout(600),
-    # asyncio leaves a connection open that it accepts while its server closes, as doors of the
-    # proxies do (Server._attach fails in the transport's making): no promise of the cluster's.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [pytest.mark.delivery, pytest.mark.timeout(600)]
 
 
 def test_a_cluster_in_a_storm_keeps_its_promises(tmp_path: Path) -> None:

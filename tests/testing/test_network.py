@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -192,3 +195,39 @@ def test_who_connects_may_be_told_by_the_port(network: Network, echo: Echo) -> N
     with connect(door) as connection:
         assert said(connection, b"1", SHORT_S) == b""
         assert ports == [connection.getsockname()[1]]
+
+
+def test_a_break_is_told_when_the_cut_is_over(network: Network, door: Door, echo: Echo) -> None:
+    with connect(door) as connection:
+        assert said(connection, b"1") == b"1"
+        network.cut_one_way("a", "b")
+        linger_none = struct.pack("ii", 1, 0)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_none)  # closing resets
+    with connect(door) as second:
+        second.sendall(b"2")
+        assert heard(second, 1, SHORT_S) == b""  # the first one is still being served
+        network.heal()
+        assert heard(second, 1) == b"2"
+
+
+def test_no_socket_is_left_of_who_came_while_the_door_was_being_shut(echo: Echo) -> None:
+    """Warnings are errors: a socket that nobody closed fails this test."""
+    stopping = threading.Event()
+
+    def knock(door: Door) -> None:
+        while not stopping.is_set():
+            with contextlib.suppress(OSError):
+                connect(door).close()
+
+    with Network() as network:
+        door = network.door("a", "b", echo.port)
+        knocking = [threading.Thread(target=knock, args=(door,)) for _ in range(4)]
+        for each in knocking:
+            each.start()
+        for _ in range(50):
+            door.shut()
+            door.open()
+    stopping.set()
+    for each in knocking:
+        each.join(LONG_S)
+    gc.collect()

@@ -17,7 +17,6 @@ is back, unless one of the two has lost its patience. It runs in a thread of its
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -26,8 +25,8 @@ from typing import Any, Final, Self
 
 HOST: Final = "127.0.0.1"
 CHUNK_SIZE: Final = 1 << 16
+BACKLOG_MAX: Final = 100
 CALL_S_MAX: Final = 10.0
-CLOSING_ROUNDS: Final = 10
 
 Opener = str | Callable[[int], str]
 """Who connects: a name, or a function from the port that a connection comes from."""
@@ -40,7 +39,7 @@ class Network:
         self._flows: dict[tuple[str, str], Flow] = {}
         self._doors: list[Door] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._loop = asyncio.new_event_loop()
+        self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="network", daemon=True)
 
     def start(self) -> Self:
@@ -52,7 +51,7 @@ class Network:
         if not self._thread.is_alive():
             return
         self._call(self._close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(CALL_S_MAX)
 
     def __enter__(self) -> Self:
@@ -82,7 +81,7 @@ class Network:
 
     def cut_one_way(self, source: str, target: str) -> None:
         """What `source` says does not reach `target`; the other way is open."""
-        self._do(lambda: self.flow(source, target).shut())
+        self.do(lambda: self.flow(source, target).shut())
 
     def delay(self, one: str, other: str, seconds: float) -> None:
         """Everything between the two takes so much longer, each way."""
@@ -91,7 +90,7 @@ class Network:
             for flow in self._both(one, other):
                 flow.delay_s = seconds
 
-        self._do(slow)
+        self.do(slow)
 
     def heal(
         self, one: str | None = None, other: str | None = None, *, reset: bool = False
@@ -109,7 +108,7 @@ class Network:
                 flow.delay_s = 0.0
                 flow.opened.set()
 
-        self._do(mend)
+        self.do(mend)
 
     # Used by its doors, on the loop
 
@@ -117,43 +116,40 @@ class Network:
         return self._flows.setdefault((source, target), Flow())
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._loop.create_task(work)
+        task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def call(self, work: Coroutine[Any, Any, None]) -> None:
-        self._call(work)
+    def do(self, action: Callable[[], object]) -> None:
+        """An action on the loop, done when this returns."""
+
+        async def act() -> None:
+            action()
+
+        self._call(act())
 
     def _both(self, one: str, other: str) -> Iterator[Flow]:
         yield self.flow(one, other)
         yield self.flow(other, one)
 
     def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
+        asyncio.set_event_loop(self.loop)
         try:
-            self._loop.run_forever()
+            self.loop.run_forever()
         finally:
-            self._loop.close()
-
-    def _do(self, action: Callable[[], object]) -> None:
-        async def act() -> None:
-            action()
-
-        self._call(act())
+            self.loop.close()
 
     def _call(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_S_MAX)
+        asyncio.run_coroutine_threadsafe(work, self.loop).result(CALL_S_MAX)
 
     async def _close(self) -> None:
         for door in self._doors:
-            await door.close()
-        for _ in range(CLOSING_ROUNDS):  # who was accepted before is served a few turns later
-            tasks = list(self._tasks)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await asyncio.sleep(0.01)  # and sockets are closed a turn after they were aborted
+            door.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Flow:
@@ -191,46 +187,49 @@ class Door:
         self._opener = opener
         self._target = target
         self._target_port = target_port
-        self._server: asyncio.Server | None = None
+        self._listener: socket.socket | None = None
         # Bound, and not listening: nobody else is given the port, and who connects is refused.
-        self._reserved = socket.socket()
-        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._reserved.bind((HOST, 0))
+        self._reserved = _bound(0)
         self.port: int = self._reserved.getsockname()[1]
 
     def open(self) -> None:
-        self._network.call(self._listen())
+        self._network.do(self._listen)
 
     def shut(self) -> None:
         """Who connects is refused; connections that are there stay."""
-        self._network.call(self._stop_listening())
+        self._network.do(self._stop_listening)
 
-    async def close(self) -> None:
-        await self._stop_listening()
+    def close(self) -> None:
+        self._stop_listening()
         self._reserved.close()
 
-    async def _listen(self) -> None:
-        if self._server is None:
-            self._server = await asyncio.start_server(
-                self._accept, HOST, self.port, reuse_address=True
-            )
+    def _listen(self) -> None:
+        if self._listener is None:
+            self._listener = _bound(self.port)
+            self._listener.setblocking(False)
+            self._listener.listen(BACKLOG_MAX)
+            self._network.loop.add_reader(self._listener, self._accept, self._listener)
 
-    async def _stop_listening(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+    def _stop_listening(self) -> None:
+        if self._listener is not None:
+            self._network.loop.remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = Connection(writer)
-        peer = writer.get_extra_info("peername")
-        if peer is None:  # it has gone already
-            connection.abort()
+    def _accept(self, listener: socket.socket) -> None:
+        """One socket, which has an owner from its first moment on.
+
+        A server of asyncio's leaves those open that it accepts while it is being closed.
+        """
+        try:
+            near, (_, port) = listener.accept()
+        except OSError:  # it has gone already
             return
-        port: int = peer[1]
-        task = self._network.spawn(self._serve(reader, connection, port))
-        task.add_done_callback(lambda _: connection.abort())  # it may end before it has begun
+        connection = Connection(self._network.loop, near)
+        connection.task = self._network.spawn(self._serve(connection, port))
+        connection.task.add_done_callback(lambda _: connection.close())  # even if it never began
 
-    async def _serve(self, reader: asyncio.StreamReader, connection: Connection, port: int) -> None:
+    async def _serve(self, connection: Connection, port: int) -> None:
         opener = self._opener if isinstance(self._opener, str) else self._opener(port)
         there = self._network.flow(opener, self._target)
         back = self._network.flow(self._target, opener)
@@ -239,7 +238,7 @@ class Door:
         try:
             await there.passage()  # a connection is made by a word each way
             await back.passage()
-            await connection.carry(reader, there, back, self._target_port)
+            await connection.carry(there, back, self._target_port)
         finally:
             for flow in (there, back):
                 flow.connections.discard(connection)
@@ -248,38 +247,55 @@ class Door:
 class Connection:
     """The two sockets of one connection, and the bytes between them."""
 
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
-        self._writers = [writer]
-        self._aborted = False
+    task: asyncio.Task[None]
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, near: socket.socket) -> None:
+        self._loop = loop
+        self._near = near
+        self._far = socket.socket()
+        for each in (self._near, self._far):
+            each.setblocking(False)
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def abort(self) -> None:
         """Both ends see it break."""
-        self._aborted = True
-        for writer in self._writers:
-            writer.transport.abort()
+        self.task.cancel()
 
-    async def carry(
-        self, reader: asyncio.StreamReader, there: Flow, back: Flow, target_port: int
-    ) -> None:
+    def close(self) -> None:
+        """When nobody waits for the sockets any more."""
+        self._near.close()
+        self._far.close()
+
+    async def carry(self, there: Flow, back: Flow, target_port: int) -> None:
         try:
-            far_reader, far_writer = await asyncio.open_connection(HOST, target_port)
+            await self._loop.sock_connect(self._far, (HOST, target_port))
         except OSError:
             return
-        self._writers.append(far_writer)
-        if self._aborted:  # meanwhile
-            self.abort()
         async with asyncio.TaskGroup() as group:
-            group.create_task(pump(reader, far_writer, there))
-            group.create_task(pump(far_reader, self._writers[0], back))
+            group.create_task(self._pump(self._near, self._far, there))
+            group.create_task(self._pump(self._far, self._near, back))
 
-
-async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flow: Flow) -> None:
-    """Bytes from one to the other until the end, which travels as they do."""
-    with contextlib.suppress(OSError):
-        while data := await reader.read(CHUNK_SIZE):
+    async def _pump(self, source: socket.socket, target: socket.socket, flow: Flow) -> None:
+        """Bytes from one to the other until the end, which travels as they do."""
+        while True:
+            try:
+                data = await self._loop.sock_recv(source, CHUNK_SIZE)
+            except OSError:  # it broke
+                await flow.passage()
+                self.abort()
+                return
             await flow.passage()
-            writer.write(data)
-            await writer.drain()
-    await flow.passage()
-    with contextlib.suppress(OSError):
-        writer.close()
+            try:
+                if not data:
+                    target.shutdown(socket.SHUT_WR)
+                    return
+                await self._loop.sock_sendall(target, data)
+            except OSError:  # the target is gone: that is seen, and told, on the way from it
+                return
+
+
+def _bound(port: int) -> socket.socket:
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.bind((HOST, port))
+    return made
