@@ -493,7 +493,9 @@ class Broker:
         chores.every(lag_ms // 2, "in-sync sets", self.replication.check_isr)
 
     def _retain(self, now_ms: int) -> None:
-        self.store.retain(now_ms, self._high_watermarks())
+        if self.store.retain(now_ms, self._high_watermarks()):
+            for each in self.partitions:
+                each.tail.wake_all()  # followers delete what their leader has deleted
 
     def _write(self, now_ms: int) -> list[Job]:
         """High watermarks more often than the rest, where there are any but the log's end."""

@@ -3,6 +3,10 @@
 A session's epoch counts its requests: 0 asks for a new session, -1 for none (and ends the one that
 it names), n > 0 continues. A request with another epoch than the one expected was lost or repeated
 on the way and is refused, so that both sides always hold the same list.
+
+A follower's session looks only at partitions that may have news. One of which it has everything,
+and was told so, rests: it is not looked at again before it says that something has changed. So a
+fetch costs by what has changed, not by how much is followed.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from typing import Final
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replica.partition import Partition
+from ottla.replica.waiting import Wake
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 NEW_SESSION: Final = 0
@@ -56,21 +61,25 @@ class Wanted:
         self.size_max = partition.partition_max_bytes
         self.current_leader_epoch = partition.current_leader_epoch
         self.last_fetched_epoch = partition.last_fetched_epoch
-        self.partition: Partition | None = (
-            None  # as it was found, for who has a session and follows
-        )
+        self.partition: Partition | None = None  # as a follower who has a session found it
         self.replica_start_offset = partition.log_start_offset
 
 
 class FetchSession:
-    """The partitions that one client reads, in the order in which they are served."""
+    """The partitions that one client reads, and those that may have news, in the order in which
+    they are served. For a consumer all may."""
 
-    __slots__ = ("by_id", "epoch", "id", "used_ms", "wanted")
+    __slots__ = ("by_id", "epoch", "id", "news", "resting", "used_ms", "wake", "wanted")
 
-    def __init__(self, session_id: int, wanted: dict[Key, Wanted], *, by_id: bool) -> None:
+    def __init__(
+        self, session_id: int, wanted: dict[Key, Wanted], *, by_id: bool, follower: bool = False
+    ) -> None:
         self.id = session_id
         self.epoch = 1  # what the next request must say
         self.wanted = wanted
+        self.news = dict(wanted) if follower else wanted
+        self.resting: dict[Key, Resting] = {}
+        self.wake: Wake | None = None  # of the fetch that waits for news
         self.by_id = by_id
         self.used_ms = 0
 
@@ -80,9 +89,72 @@ class FetchSession:
     def serve_last(self, keys: Iterable[Key]) -> None:
         """Those who got records now come last next time, so that no partition starves."""
         for key in keys:
-            found = self.wanted.pop(key, None)
+            found = self.news.pop(key, None)
             if found is not None:
-                self.wanted[key] = found
+                self.news[key] = found
+
+    def rest(self, key: Key, partition: Partition, *, tells_commits: bool) -> None:
+        """Nothing is new of this partition until it says so."""
+        if self.news.pop(key, None) is not None:
+            self.resting[key] = Resting(self, key, partition, tells_commits=tells_commits)
+
+    def rouse(self, key: Key) -> None:
+        """It is to be looked at again."""
+        resting = self.resting.pop(key, None)
+        if resting is not None:
+            resting.end()
+            self.news[key] = self.wanted[key]
+
+    def want(self, key: Key, topic: FetchTopic, partition: FetchPartition) -> None:
+        known = self.wanted.get(key)
+        if known is None:
+            self.wanted[key] = self.news[key] = Wanted(topic, partition)
+        else:
+            known.update(partition)
+            self.rouse(key)
+
+    def forget(self, key: Key) -> None:
+        self.rouse(key)
+        self.wanted.pop(key, None)
+        self.news.pop(key, None)
+
+    def end(self) -> None:
+        for resting in self.resting.values():
+            resting.end()
+        self.resting.clear()
+
+
+class Resting:
+    """A partition that a follower has the whole of; what changes that rouses it."""
+
+    __slots__ = ("_key", "_partition", "_session", "_tells_commits")
+
+    def __init__(
+        self, session: FetchSession, key: Key, partition: Partition, *, tells_commits: bool
+    ) -> None:
+        self._session = session
+        self._key = key
+        self._partition = partition
+        self._tells_commits = tells_commits
+        partition.tail.add(self._written)
+        partition.waiting.add(self._committed)
+
+    def end(self) -> None:
+        self._partition.tail.discard(self._written)
+        self._partition.waiting.discard(self._committed)
+
+    def _written(self, size: int) -> None:
+        self._session.rouse(self._key)
+        wake = self._session.wake
+        if wake is not None:
+            wake(size)
+
+    def _committed(self, size: int) -> None:
+        """The follower is told with the next records, unless consumers read from it."""
+        if self._tells_commits:
+            self._written(size)
+        else:
+            self._session.rouse(self._key)
 
 
 class Plan:
@@ -115,10 +187,10 @@ class FetchSessions:
         by_id = version >= 13
         epoch = request.session_epoch
         if version < 7 or epoch == NO_SESSION:
-            self._sessions.pop(request.session_id, None)
+            self.drop(request.session_id)
             return Plan(_full(request, by_id), None, incremental=False)
         if epoch == NEW_SESSION:
-            self._sessions.pop(request.session_id, None)
+            self.drop(request.session_id)
             wanted = _full(request, by_id)
             follower = _follower(request)
             session = self._create(wanted, by_id, now_ms, follower)
@@ -126,12 +198,14 @@ class FetchSessions:
         session = self._continue(request, by_id, now_ms)
         _apply(session, request)
         if not session.wanted:
-            del self._sessions[session.id]
+            self.drop(session.id)
             return Plan(session.wanted, None, incremental=False)
-        return Plan(session.wanted, session, incremental=True)
+        return Plan(session.news, session, incremental=True)
 
     def drop(self, session_id: int) -> None:
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.end()
 
     def _continue(self, request: FetchRequest, by_id: bool, now_ms: int) -> FetchSession:
         session = self._sessions.get(request.session_id)
@@ -151,14 +225,14 @@ class FetchSessions:
     ) -> FetchSession | None:
         """A follower has always room for one; its last one is that of a line which has ended."""
         if follower >= 0:
-            self._sessions.pop(self._of_followers.pop(follower, 0), None)
+            self.drop(self._of_followers.pop(follower, 0))
         privileged = follower >= 0 and len(self._of_followers) < FOLLOWERS_MAX
         if not wanted or not (privileged or self._make_room(now_ms)):
             return None
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = self._random.randint(1, EPOCH_MAX)
-        session = FetchSession(session_id, wanted, by_id=by_id)
+        session = FetchSession(session_id, wanted, by_id=by_id, follower=follower >= 0)
         session.used_ms = now_ms
         self._sessions[session_id] = session
         if follower >= 0:
@@ -173,7 +247,7 @@ class FetchSessions:
         oldest = next(iter(self._sessions.values()))
         if now_ms - oldest.used_ms < EVICTABLE_AFTER_MS:
             return False
-        del self._sessions[oldest.id]
+        self.drop(oldest.id)
         return True
 
 
@@ -196,16 +270,11 @@ def _full(request: FetchRequest, by_id: bool) -> dict[Key, Wanted]:
 
 def _apply(session: FetchSession, request: FetchRequest) -> None:
     """Add, change and forget partitions as an incremental request says."""
-    wanted = session.wanted
     for topic in request.topics:
         name: bytes | str = topic.topic_id if session.by_id else topic.topic
         for partition in topic.partitions:
-            known = wanted.get((name, partition.partition))
-            if known is None:
-                wanted[name, partition.partition] = Wanted(topic, partition)
-            else:
-                known.update(partition)
+            session.want((name, partition.partition), topic, partition)
     for forgotten in request.forgotten_topics_data:
         name = forgotten.topic_id if session.by_id else forgotten.topic
         for index in forgotten.partitions:
-            wanted.pop((name, index), None)
+            session.forget((name, index))

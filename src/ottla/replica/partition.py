@@ -166,8 +166,7 @@ class Partition:
             self.followers.renew(end, now_ms)
         self.leads = True
         self._changed(now_ms, live, lag_max_ms, settled=True)
-        self.waiting.wake_all()
-        self.tail.wake_all()
+        self.wake_all()
 
     def _changed(
         self, now_ms: int, live: Mapping[int, int], lag_max_ms: int, *, settled: bool
@@ -190,6 +189,7 @@ class Partition:
             )
         else:
             self.followers.commit(self.isr, self.replicas, now_ms, settled=settled)
+            self.tail.wake_all()  # who was taken out of the set is to be looked at again
         if len(self.isr) < self.min_isr:
             self.commits.too_few()
         self.advance(now_ms)
@@ -200,12 +200,17 @@ class Partition:
         self.leads = False
         self.followers = None
         self.commits.end(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self.waiting.wake_all()
-        self.tail.wake_all()
+        self.wake_all()
 
     def end(self) -> None:
         """The partition is no longer here."""
         self._follow(changed=True)
+
+    def wake_all(self) -> None:
+        """Whoever waits is to look again. Those who wait for what is written come first: a resting
+        partition (broker/sessions.py) takes this for news that can't wait, and hears it once."""
+        self.tail.wake_all()
+        self.waiting.wake_all()
 
     def check_leads(self) -> None:
         if not self.leads:
@@ -432,8 +437,7 @@ class Partition:
                 f"{self.high_watermark}; {before_offset} is not among them",
             )
         start = self.log.delete_records(target, now_ms)
-        self.waiting.wake_all()
-        self.tail.wake_all()  # followers do the same when they hear of it
+        self.wake_all()  # followers do the same when they hear of it
         return start
 
     @property

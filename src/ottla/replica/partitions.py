@@ -140,7 +140,7 @@ class Partitions:
         """A log directory has failed: who waits for its partitions is told."""
         for partition in self:
             if partition.log.dir is directory:
-                partition.waiting.wake_all()
+                partition.wake_all()
 
     def fence(self, now_ms: int) -> None:
         """Our session is lost: we lead nothing until `unfence`."""

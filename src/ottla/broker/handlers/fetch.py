@@ -23,7 +23,7 @@ from ottla.broker.context import Context
 from ottla.broker.leader_hints import MOVED, leader_of, nodes_of
 from ottla.broker.preferred_replica import is_rack_aware, preferred
 from ottla.broker.rates import Rate
-from ottla.broker.sessions import Key, Plan, Wanted
+from ottla.broker.sessions import FetchSession, Key, Plan, Wanted
 from ottla.errors import ErrorCode, KafkaError
 from ottla.net.parked import Parked
 from ottla.replica.partition import LOG_END, READ_COMMITTED, READ_UNCOMMITTED, Partition
@@ -54,7 +54,7 @@ def handle(ctx: Context, request: FetchRequest) -> FetchResponse | asyncio.Futur
         return FetchResponse(error_code=error.code)
     fetch = Fetch(ctx, request, plan)
     fetch.collect()
-    if fetch.satisfied or request.max_wait <= 0 or not plan.wanted:
+    if fetch.satisfied or request.max_wait <= 0 or not (plan.wanted or plan.session):
         return fetch.response()
     return fetch.park(request.max_wait)
 
@@ -75,7 +75,6 @@ class Fetch:
         "_missing",
         "_parked_on",
         "_plain",
-        "_quiet",
         "_refused",
         "_request",
         "_scheduled",
@@ -122,7 +121,6 @@ class Fetch:
         self._found: list[Partition] = []  # of the answers, unless one of them is an error
         self._size = 0  # of what is there, as far as it counts for the least that is wanted
         self._parked_on: list[Partition] = []
-        self._quiet: list[Partition] = []  # those that were not even looked at
         self._missing = 0  # bytes that must come before another look is worth it
         self._arrived = 0  # since the last look
         self._scheduled = False
@@ -137,11 +135,7 @@ class Fetch:
         answers = self._answers = []
         found = self._found = []
         isolation = self._isolation
-        quiet = self._quiet = []
         for key, wanted in self.plan.wanted.items():
-            if wanted.partition is not None and self._has_no_news(wanted.partition, wanted):
-                quiet.append(wanted.partition)
-                continue
             try:
                 partition = self._find(wanted)
                 found.append(partition)
@@ -166,22 +160,6 @@ class Fetch:
             self._size = self._available()
         self.satisfied = satisfied or self._size >= self.size_min
 
-    def _has_no_news(self, partition: Partition, wanted: Wanted) -> bool:
-        """HOT. A follower in sync that has everything of a partition, and was told so.
-
-        It follows thousands, of which a few have moved since its last fetch.
-        """
-        log = partition.log
-        return (
-            partition.leads
-            and wanted.current_leader_epoch == partition.leader_epoch
-            and wanted.fetch_offset == log.end_offset
-            and wanted.high_watermark == partition.high_watermark
-            and wanted.start_offset == log.start_offset
-            and self.replica_id in partition.isr
-            and not log.dir.offline
-        )
-
     def _read_replicated(
         self, partition: Partition, wanted: Wanted, room: int, first: bool
     ) -> PartitionData:
@@ -195,8 +173,8 @@ class Fetch:
                 data.preferred_read_replica = nearer
                 return data
             return _read(partition, wanted, room, self._isolation, first)
-        if not self._looked and self._note(partition, wanted) and self.plan.incremental:
-            wanted.partition = partition
+        if not self._looked:
+            wanted.partition = partition if self._note(partition, wanted) else None
         quota = broker.replication.leader_quota
         if self.replica_id not in partition.isr and quota.holds_back(
             partition.topic, partition.index, broker.clock.now_ms()
@@ -296,6 +274,7 @@ class Fetch:
                 return throttled
         if session is not None:
             session.serve_last(served)
+            self._rest(session)
         return response
 
     def _hint(self, response: FetchResponse) -> None:
@@ -370,13 +349,15 @@ class Fetch:
 
     def _wait(self) -> None:
         """To be woken by what was found this time: a topic may have been made anew."""
+        session = self.plan.session
+        if session is not None and self.replica_id >= 0:
+            self._rest(session)
+            session.wake = self._wake
         self._answers = []  # they would keep files open
         self._arrived = 0
         self._missing = self.size_min - self._size
         if self._isolation == READ_COMMITTED:
             self._missing = 1  # a transaction's few last bytes make all the others readable
-        if self._quiet:
-            self._found += self._quiet
         if self._found != self._parked_on:
             self._unpark()
             self._parked_on = self._found
@@ -396,6 +377,18 @@ class Fetch:
     def _leave(self, future: asyncio.Future[FetchResponse]) -> None:
         self._timer.cancel()
         self._unpark()
+        if self.plan.session is not None:
+            self.plan.session.wake = None
+
+    def _rest(self, session: FetchSession) -> None:
+        """What a follower in sync has everything of, and was told so, is not looked at any more.
+
+        It follows thousands, of which a few have moved since its last fetch.
+        """
+        for key, wanted, _ in self._answers:
+            partition = wanted.partition
+            if partition is not None and _is_known(partition, wanted, self.replica_id):
+                session.rest(key, partition, tells_commits=self._tells_commits)
 
     def _wake(self, size: int) -> None:
         """An append happened. Look once, after all that came with it has been appended.
@@ -496,6 +489,21 @@ def _refused(wanted: Wanted, error: KafkaError, version: int) -> PartitionData:
         log_start_offset=-1,
         aborted_transactions=None,
         records=b"",
+    )
+
+
+def _is_known(partition: Partition, wanted: Wanted, replica_id: int) -> bool:
+    """Whether a follower in sync has all of a partition, and knows it. Whatever makes this untrue
+    wakes who waits for the partition."""
+    log = partition.log
+    return (
+        partition.leads
+        and wanted.current_leader_epoch == partition.leader_epoch
+        and wanted.fetch_offset == log.end_offset
+        and wanted.high_watermark == partition.high_watermark
+        and wanted.start_offset == log.start_offset
+        and replica_id in partition.isr
+        and not log.dir.offline
     )
 
 
