@@ -39,6 +39,8 @@ HOT = [
     "replica/leader",
     "replica/partition",
     "broker/context",
+    "broker/fetch_reading",
+    "broker/partition_data",
     "broker/sessions",
     "broker/handlers/produce",
     "broker/handlers/fetch",

@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from ottla.broker import registration
-from ottla.broker.handlers import fetch as fetch_handler
+from ottla.broker import partition_data, registration
 from ottla.cluster import decisions_elections as elections
 from ottla.cluster.store import ANY_VERSION
 from ottla.errors import ErrorCode
@@ -60,7 +59,7 @@ def truncation_by_high_watermark() -> AbstractContextManager[Any]:
 @mutant
 def no_epoch_check() -> AbstractContextManager[Any]:
     """The leader does not look at the epoch of a follower's last record, so nothing is cut off."""
-    return patch.object(fetch_handler, "_diverging", lambda partition, wanted: None)
+    return patch.object(partition_data, "diverging", lambda partition, wanted: None)
 
 
 @mutant
