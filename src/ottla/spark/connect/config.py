@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final, Protocol
 
-from ottla.spark.connect.errors import ConfigException, java_text
+from ottla.spark.connect.errors import ConfigException
+from ottla.spark.connect.java_text import java_text
 
 Validator = Callable[[str, Any], None]
 COMMA: Final = re.compile(r"\s*,\s*")
@@ -181,6 +182,36 @@ class ConfigDef:
         self.keys[key.name] = key
         return self
 
+    def embed(self, prefix: str, group: str, order: int, other: ConfigDef) -> ConfigDef:
+        """The settings of a part, under its prefix; checks of theirs see their own names."""
+        for place, key in enumerate(other.in_order(), order):
+            self.add(
+                replace(
+                    key,
+                    name=prefix + key.name,
+                    group=group + (f": {key.group}" if key.group is not None else ""),
+                    order=place,
+                    dependents=tuple(prefix + name for name in key.dependents),
+                    validator=_without(prefix, key.validator),
+                )
+            )
+        return self
+
+    def in_order(self) -> list[ConfigKey]:
+        """As Kafka sorts them: by group, by place, required ones first, by importance, by name."""
+        groups = {name: place for place, name in enumerate(self.groups)}
+        ranks = list(Importance)
+        return sorted(
+            self.keys.values(),
+            key=lambda key: (
+                groups.get(key.group or "", -1),
+                key.order,
+                key.default is not NO_DEFAULT,
+                ranks.index(key.importance),
+                key.name,
+            ),
+        )
+
     @property
     def names(self) -> list[str]:
         return list(self.keys)
@@ -222,6 +253,12 @@ class ConfigDef:
     def key_infos(self) -> list[dict[str, Any]]:
         """REST's /connector-plugins/<plugin>/config."""
         return [key.info() for key in self.keys.values()]
+
+
+def _without(prefix: str, validator: Validator | None) -> Validator | None:
+    if validator is None:
+        return None
+    return lambda name, value: validator(name.removeprefix(prefix), value)
 
 
 def _parsed(key: ConfigKey, props: Mapping[str, Any]) -> Any:

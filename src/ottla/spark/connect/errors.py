@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.spark.connect.java_text import java_text
+
 
 class ConnectException(Exception):
     """Anything that fails a connector or a task."""
@@ -27,6 +29,10 @@ class RetriableException(ConnectException):
     java_name = "org.apache.kafka.connect.errors.RetriableException"
 
 
+class IllegalArgumentException(ConnectException):
+    java_name = "java.lang.IllegalArgumentException"
+
+
 class NotFoundException(ConnectException):
     java_name = "org.apache.kafka.connect.errors.NotFoundException"
 
@@ -42,20 +48,8 @@ class ConfigException(ConnectException):
 
     @classmethod
     def of(cls, name: str, value: Any, message: str | None = None) -> ConfigException:
-        told = "null" if value is None else java_text(value)
         after = "" if message is None else f": {message}"
-        return cls(f"Invalid value {told} for configuration {name}{after}")
-
-
-def java_text(value: Any) -> str:
-    """A value as Java's toString writes it: it stands in Kafka's error texts."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(java_text(each) for each in value) + "]"
-    return str(value)
+        return cls(f"Invalid value {java_text(value)} for configuration {name}{after}")
 
 
 def java_name(error: BaseException) -> str:

@@ -129,9 +129,13 @@ class Schema:
         self._hash: int | None = None
         pairs = fields.items() if isinstance(fields, Mapping) else fields
         self._fields = tuple(Field(each, i, schema) for i, (each, schema) in enumerate(pairs))
-        self._by_name = {field.name: field for field in self._fields}
-        if len(self._by_name) != len(self._fields):
-            raise SchemaBuilderException("Cannot create field because of field name duplication")
+        self._by_name: dict[str, Field] = {}
+        for field in self._fields:
+            if field.name in self._by_name:
+                raise SchemaBuilderException(
+                    f"Cannot create field because of field name duplication {field.name}"
+                )
+            self._by_name[field.name] = field
         self.default: Any = None
         if default is not None:
             check_default(self, default)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ottla.spark.connect.errors import DataException
+from ottla.spark.connect.java_text import java_text
 from ottla.spark.connect.schema import Schema, Type, validate_value
 
 
@@ -89,5 +90,7 @@ class Struct(Mapping[str, Any]):
     # As Java's toString: only fields that are set.
     def __repr__(self) -> str:
         pairs = zip(self.schema._fields, self._values, strict=True)
-        told = ",".join(f"{field.name}={value}" for field, value in pairs if value is not None)
+        told = ",".join(
+            f"{field.name}={java_text(value)}" for field, value in pairs if value is not None
+        )
         return f"Struct{{{told}}}"

@@ -8,6 +8,7 @@ from typing import Any
 
 from ottla.spark.connect.config import Validator
 from ottla.spark.connect.errors import ConfigException
+from ottla.spark.connect.java_regex import compile_java
 
 
 def at_least(least: float) -> Validator:
@@ -95,7 +96,7 @@ def printable_string(name: str, value: Any) -> None:
 
 def regex(name: str, value: Any) -> None:
     try:
-        re.compile(value)
+        compile_java(value)
     except (re.error, TypeError) as error:
         raise ConfigException.of(name, value, f"Invalid regex: {error}") from None
 
@@ -106,3 +107,12 @@ def every(*checks: Callable[[str, Any], None]) -> Validator:
             each(name, value)
 
     return check
+
+
+def some_distinct(name: str, value: Any) -> None:
+    """Of a list: at least one entry, none twice."""
+    if value is not None and not value:
+        raise ConfigException(
+            f"Configuration '{name}' must not be empty. Valid values include: any non-empty value"
+        )
+    no_duplicates(name, value)

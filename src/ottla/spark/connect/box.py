@@ -1,0 +1,78 @@
+"""The plugins in the box, by the names that Kafka has for them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.spark.connect.plugin import Kind, Plugin
+
+HERE: Final = "ottla.spark.connect"
+KAFKA: Final = "org.apache.kafka.connect"
+
+# Kind, Kafka's class (or ours, where Kafka has none), module and class under ottla.spark.connect,
+# and other names that it goes by.
+CONNECTORS: Final[tuple[Plugin, ...]] = ()
+
+
+def _converters() -> list[Plugin]:
+    primitive = f"{HERE}.converters.primitive"
+    targets = {
+        f"{KAFKA}.json.JsonConverter": f"{HERE}.converters.json:JsonConverter",
+        f"{KAFKA}.storage.StringConverter": f"{primitive}:StringConverter",
+    }
+    for name in ("ByteArray", "Boolean", "Double", "Float", "Integer", "Long", "Short"):
+        targets[f"{KAFKA}.converters.{name}Converter"] = f"{primitive}:{name}Converter"
+    found = [
+        Plugin(kind, name, target)
+        for kind in (Kind.CONVERTER, Kind.HEADER_CONVERTER)
+        for name, target in sorted(targets.items())
+    ]
+    simple = f"{HERE}.converters.header:SimpleHeaderConverter"
+    return [*found, Plugin(Kind.HEADER_CONVERTER, f"{KAFKA}.storage.SimpleHeaderConverter", simple)]
+
+
+# The module of each; those of the first group have a class for keys and one for values.
+HALVES: Final = {
+    "Cast": "cast",
+    "ExtractField": "shape",
+    "Flatten": "shape",
+    "HeaderFrom": "headers",
+    "HoistField": "shape",
+    "InsertField": "insert_field",
+    "MaskField": "edit",
+    "ReplaceField": "edit",
+    "SetSchemaMetadata": "edit",
+    "TimestampConverter": "timestamp_converter",
+}
+WHOLES: Final = {
+    "DropHeaders": "headers",
+    "Filter": "shape",
+    "InsertHeader": "headers",
+    "RegexRouter": "routing",
+    "TimestampRouter": "routing",
+    "ValueToKey": "routing",
+}
+PREDICATES: Final = ("HasHeaderKey", "RecordIsTombstone", "TopicNameMatches")
+
+
+def _transforms() -> list[Plugin]:
+    targets = {name: f"{module}:{name}" for name, module in WHOLES.items()}
+    for name, module in HALVES.items():
+        for half in ("Key", "Value"):
+            targets[f"{name}${half}"] = f"{module}:{name}{half}"
+    return [
+        Plugin(Kind.TRANSFORM, f"{KAFKA}.transforms.{name}", f"{HERE}.transforms.{target}")
+        for name, target in sorted(targets.items())
+    ]
+
+
+def _predicates() -> list[Plugin]:
+    named = f"{KAFKA}.transforms.predicates"
+    return [
+        Plugin(Kind.PREDICATE, f"{named}.{name}", f"{HERE}.predicates:{name}")
+        for name in PREDICATES
+    ]
+
+
+def in_the_box() -> list[Plugin]:
+    return [*CONNECTORS, *_converters(), *_transforms(), *_predicates()]

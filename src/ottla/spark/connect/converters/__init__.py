@@ -1,0 +1,1 @@
+"""Converters: bytes of a topic <-> values with schemas."""
