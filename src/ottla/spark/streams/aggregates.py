@@ -46,21 +46,23 @@ class AggregateStep(Stored):
         if key is None or value is None:
             skipped(self.context, "null key or value")
             return
-        found = self.store.get(key)
+        store = self.store
+        cell = store.key_bytes(key)
+        found = store.read(cell)
         if found is not None:
-            before = found.value
+            before, newest = found
             # An aggregator may change what it is given: then the old value must be another object.
-            old = self.store.value(key) if self._old_values else None
-            if found.timestamp > timestamp:
-                timestamp = found.timestamp
+            old = self.before(cell) if self._old_values else before
+            if newest > timestamp:
+                timestamp = newest
         elif self._initializer is None:
-            self.put(record, value, None, timestamp)
+            self.put(record, cell, value, None, timestamp)
             return
         else:
             before = self._initializer()
             # As in Kafka: without cache those below hear that it was what the initializer gives.
             old = None if self._updates.cached else self._initializer()
-        self.put(record, self._aggregator(key, value, before), old, timestamp)
+        self.put(record, cell, self._aggregator(key, value, before), old, timestamp)
 
 
 class AggregateTable(TableOperation):
@@ -99,18 +101,18 @@ class AggregateTableStep(Stored):
             raise ValueError(
                 f"Record key for KTable aggregate operator of {self.store.name} should not be null."
             )
-        found = self.store.get(key)
-        before = None if found is None else found.value
-        now = before
-        if before is not None and self._old_values:
-            before = self.store.value(key)
-        if found is not None and (change.old is not None or change.new is not None):
-            timestamp = max(timestamp, found.timestamp)
+        cell = self.store.key_bytes(key)
+        found = self.store.read(cell)
+        now = old = None
+        if found is not None:
+            now, newest = found
+            timestamp = max(timestamp, newest)
+            old = self.before(cell) if self._old_values else now
         if change.old is not None and now is not None:
             now = self._subtractor(key, change.old, now)
         if change.new is not None:
             now = self._added(key, change.new, now)
-        self.put(record, now, before, timestamp)
+        self.put(record, cell, now, old, timestamp)
 
     def _added(self, key: Any, value: Any, aggregate: Any) -> Any:
         if aggregate is None:

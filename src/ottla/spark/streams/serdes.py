@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any, Final, Generic, TypeVar, cast
 
+import orjson
+
 from ottla.spark.streams.records import Window, Windowed
 
 T = TypeVar("T")
@@ -149,13 +151,20 @@ class Json(Serde[T]):
     def serialize(self, topic: str, value: T | None) -> bytes | None:
         if value is None:
             return None
-        plain = asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
-        return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode()
+        try:
+            data: bytes = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
+        except TypeError:  # a number of more than 64 bits, for instance
+            plain = asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+            return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode()
+        return data
 
     def deserialize(self, topic: str, data: bytes | None) -> T | None:
         if data is None:
             return None
-        value = json.loads(data)
+        try:
+            value = orjson.loads(data)
+        except orjson.JSONDecodeError:  # NaN and Infinity are Python's own
+            value = json.loads(data)
         return cast(T, value) if self._make is None or value is None else self._make(value)
 
 

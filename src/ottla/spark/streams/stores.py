@@ -29,6 +29,8 @@ V = TypeVar("V")
 PLACE: Final = struct.Struct(">qi")  # behind the key of a window store: start, number
 NUMBER_MAX: Final = 2**31 - 1
 TIME_MAX: Final = 2**63 - 1
+_timestamp: Final = LONG.unpack_from
+_eight_bytes: Final = LONG.pack
 
 
 class StoreKind(Enum):
@@ -173,7 +175,7 @@ class KeyValueStore(Generic[K, V]):
 
 
 class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):
-    """What tables and aggregates keep. `put_value` saves making a tuple for each record."""
+    """What tables and aggregates keep. `read` and `write` serialize a key only once for both."""
 
     def __init__(self, spec: StoreSpec, cells: Cells, topic: str = "") -> None:
         super().__init__(spec, cells, topic)
@@ -181,12 +183,22 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):
         self._read_value = spec.value.deserialize
 
     def put_value(self, key: K, value: V | None, timestamp: int) -> None:
-        data = None if value is None else self._write_value(self.topic, value)
-        self._put(self.key_bytes(key), None if data is None else LONG.pack(timestamp) + data)
+        self.write(self.key_bytes(key), value, timestamp)
 
     def value(self, key: K) -> V | None:
-        data = self._get(self.key_bytes(key))
-        return None if data is None else self._read_value(self.topic, data[8:])
+        found = self.read(self.key_bytes(key))
+        return None if found is None else found[0]
+
+    def read(self, cell: bytes) -> tuple[V, int] | None:
+        """By what `key_bytes` gives; value and timestamp."""
+        data = self._get(cell)
+        if data is None:
+            return None
+        return cast(V, self._read_value(self.topic, data[8:])), _timestamp(data)[0]
+
+    def write(self, cell: bytes, value: V | None, timestamp: int) -> None:
+        data = None if value is None else self._write_value(self.topic, value)
+        self._put(cell, None if data is None else _eight_bytes(timestamp) + data)
 
 
 class WindowStore(Generic[K, V]):

@@ -38,11 +38,18 @@ class Stored(Processor[Any, Any]):
             return
         self.store: TimestampedKeyValueStore[Any, Any] = context.store(spec.name)
         self._updates = Updates(context, cached=spec.cached, old_values=self._old_values)
+        # A cache says nothing of what was not there before and is not there now.
+        self._wants_old = self._old_values or self._updates.cached
 
-    def put(self, record: AnyRecord, new: Any, old: Any, timestamp: int) -> None:
-        key = record.key
-        self.store.put_value(key, new, timestamp)
-        self._updates.forward(key, new, old, timestamp, record.headers)
+    def put(self, record: AnyRecord, cell: bytes, new: Any, old: Any, timestamp: int) -> None:
+        """`cell`: the bytes of the key."""
+        self.store.write(cell, new, timestamp)
+        self._updates.forward(record.key, new, old, timestamp, record.headers, same=cell)
+
+    def before(self, cell: bytes) -> Any:
+        """The value that is kept now; asked for where somebody wants to know the old one."""
+        found = self.store.read(cell) if self._wants_old else None
+        return None if found is None else found[0]
 
 
 class SourceTable(TableOperation):
@@ -86,7 +93,8 @@ class SourceStep(Stored):
             change = Change(record.value, None)
             self._downstream(Record(key, change, record.timestamp, record.headers))
         else:
-            self.put(record, record.value, self.store.value(key), record.timestamp)
+            cell = self.store.key_bytes(key)
+            self.put(record, cell, record.value, self.before(cell), record.timestamp)
 
 
 class TableFrom(TableOperation):
@@ -160,17 +168,15 @@ class ComputedStep(Stored):
     def process(self, record: AnyRecord) -> None:
         key, change = record.key, record.value
         new = self._compute(key, change.new)
-        old = None
-        if self._spec is not None:
-            old = self.store.value(key)
-        elif self._old_values:
-            old = self._compute(key, change.old)
-        if self._silent and old is None and new is None:
+        if self._spec is None:
+            old = self._compute(key, change.old) if self._old_values else None
+            if not (self._silent and old is None and new is None):
+                self._downstream(Record(key, Change(new, old), record.timestamp, record.headers))
             return
-        if self._spec is not None:
-            self.put(record, new, old, record.timestamp)
-        else:
-            self._downstream(Record(key, Change(new, old), record.timestamp, record.headers))
+        cell = self.store.key_bytes(key)
+        old = self.before(cell)
+        if not (self._silent and old is None and new is None):
+            self.put(record, cell, new, old, record.timestamp)
 
 
 class ValueTransformer:
@@ -242,7 +248,8 @@ class TransformStep(Stored):
         transform = self._transformer.transform
         new = transform(key, change.new)
         if self._spec is not None:
-            self.put(record, new, self.store.value(key), record.timestamp)
+            cell = self.store.key_bytes(key)
+            self.put(record, cell, new, self.before(cell), record.timestamp)
             return
         old = transform(key, change.old) if self._old_values else None
         self._downstream(Record(key, Change(new, old), record.timestamp, record.headers))

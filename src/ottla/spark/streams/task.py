@@ -72,6 +72,7 @@ class Task:
         self._on_failure = on_failure
         self._guarded = guarded
         self._row: Input | None = None
+        self._marks: list[int] | None = None
         self._outputs: list[Output] = []
         self._flushes: list[Callable[[], None]] = []
         self._schedules: list[Cancellable] = []
@@ -91,17 +92,27 @@ class Task:
 
     def process(self, rows: Iterable[Input]) -> list[Output]:
         """Records in the order in which they are given; what they send to topics."""
-        entries = self._entries
+        marks, outputs = self._marks, self._outputs
+        last = None
         for row in rows:
             topic, _, _, timestamp, key, value, headers, _, _ = row
-            entry = entries[topic]
+            if marks is not None:
+                marks.append(len(outputs))
+            if topic != last:
+                if row.origin and not self.reads(topic):
+                    # What a prefix could not process and wrote to a dead letter topic.
+                    outputs.append(Output(topic, key, value, timestamp, headers))
+                    continue
+                entry = self._entries[topic]
+                read_key, read_value, deliver = entry.read_key, entry.read_value, entry.deliver
+                extract, last = entry.extract, topic
             self._row = row
             try:
                 record: AnyRecord = Record(
-                    entry.read_key(topic, key), entry.read_value(topic, value), timestamp, headers
+                    read_key(topic, key), read_value(topic, value), timestamp, headers
                 )
-                if entry.extract is not None:
-                    timestamp = record.timestamp = entry.extract(record, self.stream_time)
+                if extract is not None:
+                    timestamp = record.timestamp = extract(record, self.stream_time)
             except Exception as error:
                 self._failed(FailureKind.DESERIALIZATION, entry.node, None, error)
                 continue
@@ -111,7 +122,7 @@ class Task:
                 entry.negative(row)
                 continue
             try:
-                entry.deliver(record)
+                deliver(record)
                 if self.stream_time >= self._stream_due:
                     self._after_record()
             except StreamsError:
@@ -119,6 +130,14 @@ class Task:
             except Exception as error:
                 self._failed(FailureKind.PROCESSING, entry.node, record, error)
         return self._take()
+
+    def process_marked(self, rows: Iterable[Input]) -> tuple[list[Output], list[int]]:
+        """The same, and how much had come out before each of the rows."""
+        self._marks = []
+        try:
+            return self.process(rows), self._marks
+        finally:
+            self._marks = None
 
     def punctuate(self, now_ms: int) -> list[Output]:
         """What is due by the clock."""
@@ -294,7 +313,7 @@ class Task:
 
 
 class Prefixed:
-    """Rows on their way to a task: read, given their new keys, and told where they belong.
+    """Rows on their way to a task: read, given their new keys, and told where they come from.
 
     What comes out are rows that `Task.process` of the sub-topology behind takes, in any order.
     """
@@ -303,22 +322,17 @@ class Prefixed:
         self._task = task
 
     def process(self, rows: Iterable[Input]) -> list[Input]:
+        given = rows if isinstance(rows, list | tuple) else list(rows)
+        made, marks = self._task.process_marked(given)
+        marks.append(len(made))
         found: list[Input] = []
-        process = self._task.process
-        for row in rows:
-            for turn, made in enumerate(process((row,))):
+        for number, row in enumerate(given):
+            _, partition, offset, *_ = row
+            origin = row.topic
+            for turn, each in enumerate(made[marks[number] : marks[number + 1]]):
+                topic, key, value, timestamp, headers, _ = each
                 found.append(
-                    Input(
-                        made.topic,
-                        row.partition,
-                        row.offset,
-                        made.timestamp,
-                        made.key,
-                        made.value,
-                        made.headers,
-                        turn,
-                        row.topic,
-                    )
+                    Input(topic, partition, offset, timestamp, key, value, headers, turn, origin)
                 )
         return found
 
