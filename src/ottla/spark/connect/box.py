@@ -9,9 +9,30 @@ from ottla.spark.connect.plugin import Kind, Plugin
 HERE: Final = "ottla.spark.connect"
 KAFKA: Final = "org.apache.kafka.connect"
 
-# Kind, Kafka's class (or ours, where Kafka has none), module and class under ottla.spark.connect,
-# and other names that it goes by.
-CONNECTORS: Final[tuple[Plugin, ...]] = ()
+CONFLUENT: Final = "io.confluent.connect"
+
+# Kind, the class in Kafka or at Confluent, module and class under connectors, and other names that
+# it goes by.
+CONNECTORS: Final = (
+    (Kind.SOURCE, f"{KAFKA}.file.FileStreamSourceConnector", "file_source", ()),
+    (Kind.SINK, f"{KAFKA}.file.FileStreamSinkConnector", "file_sink", ()),
+    (Kind.SOURCE, f"{CONFLUENT}.jdbc.JdbcSourceConnector", "jdbc.source", ()),
+    (Kind.SINK, f"{CONFLUENT}.jdbc.JdbcSinkConnector", "jdbc.sink", ()),
+    (Kind.SINK, f"{CONFLUENT}.http.HttpSinkConnector", "http.sink", ()),
+    (
+        Kind.SINK,
+        "StorageSinkConnector",
+        "storage.sink",
+        (f"{CONFLUENT}.s3.S3SinkConnector", "S3SinkConnector"),
+    ),
+)
+
+
+def _connectors() -> list[Plugin]:
+    return [
+        Plugin(kind, name, f"{HERE}.connectors.{module}:{name.rpartition('.')[2]}", aliases)
+        for kind, name, module, aliases in CONNECTORS
+    ]
 
 
 def _converters() -> list[Plugin]:
@@ -75,4 +96,4 @@ def _predicates() -> list[Plugin]:
 
 
 def in_the_box() -> list[Plugin]:
-    return [*CONNECTORS, *_converters(), *_transforms(), *_predicates()]
+    return [*_connectors(), *_converters(), *_transforms(), *_predicates()]

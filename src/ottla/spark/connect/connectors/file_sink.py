@@ -1,0 +1,66 @@
+"""Records of topics as lines of a file: Kafka's FileStreamSink."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, TextIO
+
+from ottla.client.record import TopicPartition
+from ottla.spark.connect.api import Props, SinkConnector, SinkTask, SinkTaskContext
+from ottla.spark.connect.config import ConfigDef, ConfigType, Importance
+from ottla.spark.connect.data import SinkRecord
+from ottla.spark.connect.errors import ConnectException
+from ottla.spark.connect.java_text import java_text
+
+FILE: Final = "file"
+
+CONFIG: Final = ConfigDef().define(
+    *(FILE, ConfigType.STRING, None, Importance.HIGH),
+    "The file to append to; without one, the standard output of the process that runs the task.",
+)
+
+
+class FileStreamSinkConnector(SinkConnector):
+    def version(self) -> str:
+        return "1.0"
+
+    def config_def(self) -> ConfigDef:
+        return CONFIG
+
+    def start(self, props: Props) -> None:
+        CONFIG.parse(props)
+        self._props = dict(props)
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        return [self._props] * max_tasks
+
+    def alter_offsets(self, props: Props, offsets: Mapping[TopicPartition, int | None]) -> bool:
+        """Any will do: lines are appended, and nothing is remembered."""
+        return True
+
+
+class FileStreamSinkTask(SinkTask):
+    def start(self, props: Props, context: SinkTaskContext) -> None:
+        path: str | None = CONFIG.parse(props)[FILE]
+        self._path = path
+        try:
+            self._file: TextIO = sys.stdout
+            if path is not None:
+                self._file = Path(path).open("a", encoding="utf-8", newline="")  # noqa: SIM115
+        except OSError as error:
+            raise ConnectException(f"{path} can't be written: {error}") from error
+
+    def put(self, records: Sequence[SinkRecord]) -> None:
+        self._file.write("".join(f"{java_text(record.value)}\n" for record in records))
+
+    def flush(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._file.flush()
+
+    def stop(self) -> None:
+        if self._path is not None:
+            self._file.close()
+
+
+FileStreamSinkConnector.task_class = FileStreamSinkTask

@@ -1,0 +1,191 @@
+"""Lines of a file into a topic: Kafka's FileStreamSource. It follows a file that grows.
+
+A line belongs to the topic when its end is written. LF, CR LF and CR end a line.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from ottla.spark.connect.api import (
+    ExactlyOnceSupport,
+    Props,
+    SourceConnector,
+    SourceTask,
+    SourceTaskContext,
+)
+from ottla.spark.connect.config import ConfigDef, ConfigType, Importance
+from ottla.spark.connect.data import STRING_SCHEMA, SourceRecord
+from ottla.spark.connect.errors import ConnectException
+from ottla.spark.connect.validators import at_least, non_empty_string
+
+FILE: Final = "file"
+FILENAME: Final = "filename"
+POSITION: Final = "position"
+WAIT_S: Final = 0.1
+READ_BYTES: Final = 1 << 20
+LINE_BYTES_MAX: Final = 1 << 28
+
+CONFIG: Final = (
+    ConfigDef()
+    .define(
+        *(FILE, ConfigType.STRING),
+        importance=Importance.HIGH,
+        doc="The file to read. A task on Spark has no standard input.",
+        validator=non_empty_string,
+    )
+    .define(
+        *("topic", ConfigType.STRING),
+        importance=Importance.HIGH,
+        doc="The topic to write to.",
+        validator=non_empty_string,
+    )
+    .define(
+        *("batch.size", ConfigType.INT, 2000, Importance.LOW),
+        "Lines that one poll returns at most.",
+        validator=at_least(1),
+    )
+)
+
+
+class FileStreamSourceConnector(SourceConnector):
+    def version(self) -> str:
+        return "1.0"
+
+    def config_def(self) -> ConfigDef:
+        return CONFIG
+
+    def start(self, props: Props) -> None:
+        CONFIG.parse(props)
+        self._props = dict(props)
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        return [self._props]
+
+    def exactly_once_support(self, props: Props) -> ExactlyOnceSupport | None:
+        return ExactlyOnceSupport.SUPPORTED
+
+    def alter_offsets(
+        self,
+        props: Props,
+        offsets: Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]],
+    ) -> bool:
+        for partition, offset in offsets:
+            if offset is None:
+                continue
+            if set(partition) != {FILENAME}:
+                raise ConnectException(
+                    f"Partition objects should contain the key '{FILENAME}', and no other"
+                )
+            position = offset.get(POSITION)
+            if not isinstance(position, int) or isinstance(position, bool) or position < 0:
+                raise ConnectException(
+                    f"The value for the '{POSITION}' key in the offset should be a non-negative"
+                    f" integer, and is {position!r}"
+                )
+        return True
+
+
+class FileStreamSourceTask(SourceTask):
+    @classmethod
+    def has_news(cls, props: Props, context: SourceTaskContext) -> bool:
+        offset = context.offset({FILENAME: props[FILE]}) or {}
+        try:
+            return os.path.getsize(props[FILE]) > int(offset.get(POSITION, 0))
+        except OSError:
+            return False
+
+    def start(self, props: Props, context: SourceTaskContext) -> None:
+        settings = CONFIG.parse(props)
+        self._path: str = settings[FILE]
+        self._topic: str = settings["topic"]
+        self._batch: int = settings["batch.size"]
+        self._partition = {FILENAME: self._path}
+        offset = context.offset(self._partition) or {}
+        self._position = int(offset.get(POSITION, 0))  # of the first byte that is held, or to read
+        self._held = b""
+        self._file: BinaryIO | None = None
+
+    def poll(self) -> Sequence[SourceRecord] | None:
+        records = self._records()
+        if len(records) < self._batch and self._read():
+            records += self._records(self._batch - len(records))
+        if not records:
+            time.sleep(WAIT_S)
+        return records or None
+
+    def stop(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _read(self) -> bool:
+        """More bytes behind those that are held; False: there are none now."""
+        try:
+            if self._file is None:
+                self._file = Path(self._path).open("rb")  # noqa: SIM115
+                self._file.seek(self._position + len(self._held))
+            more = self._file.read(READ_BYTES)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise ConnectException(f"{self._path} can't be read: {error}") from error
+        self._held += more
+        if len(self._held) > LINE_BYTES_MAX:
+            raise ConnectException(
+                f"{self._path}: the line at byte {self._position} is longer than"
+                f" {LINE_BYTES_MAX} bytes"
+            )
+        return bool(more)
+
+    def _records(self, count: int | None = None) -> list[SourceRecord]:
+        lines, used = lines_of(self._held, self._batch if count is None else count)
+        records = []
+        for line, size in lines:
+            self._position += size
+            text = line.decode("utf-8", errors="replace")
+            records.append(
+                SourceRecord(
+                    self._partition,
+                    {POSITION: self._position},
+                    self._topic,
+                    value_schema=STRING_SCHEMA,
+                    value=text,
+                    timestamp=int(time.time() * 1000),
+                )
+            )
+        self._held = self._held[used:]
+        return records
+
+
+def lines_of(held: bytes, count: int) -> tuple[list[tuple[bytes, int]], int]:
+    """Whole lines at the front, each with its size and its end's; and the size of all of them.
+
+    A CR at the very end waits: a LF may belong to it.
+    """
+    lines: list[tuple[bytes, int]] = []
+    at = 0
+    simple = b"\r" not in held
+    while len(lines) < count:
+        end = held.find(b"\n", at)
+        if not simple:
+            back = held.find(b"\r", at, end if end >= 0 else len(held))
+            if back >= 0:
+                if back + 1 == len(held):
+                    break
+                size = back - at + (2 if held[back + 1 : back + 2] == b"\n" else 1)
+                lines.append((held[at:back], size))
+                at += size
+                continue
+        if end < 0:
+            break
+        lines.append((held[at:end], end - at + 1))
+        at = end + 1
+    return lines, at
+
+
+FileStreamSourceConnector.task_class = FileStreamSourceTask

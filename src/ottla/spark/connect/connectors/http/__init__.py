@@ -1,0 +1,1 @@
+"""Records to an HTTP service, with the settings of Confluent's HTTP sink."""
