@@ -1,0 +1,102 @@
+"""A member of a group with a protocol of its own: joins, is told its share, is missed, leaves."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.client.group_member import GroupMember, Joined
+from ottla.errors import ErrorCode, KafkaError
+from ottla.testing import LocalCluster
+
+WAIT_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(config={"group.initial.rebalance.delay.ms": "0"}) as found:
+        yield found
+
+
+def member(cluster: LocalCluster, group: str, protocol: str = "mine-1") -> GroupMember:
+    return GroupMember(
+        cluster.bootstrap_servers,
+        group,
+        protocol_type="connect",
+        protocol=protocol,
+        session_timeout_ms=6000,
+    )
+
+
+def told_to_join_again(member: GroupMember) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        try:
+            member.heartbeat()
+        except KafkaError as error:
+            if error.code is ErrorCode.REBALANCE_IN_PROGRESS:
+                return
+            raise
+        time.sleep(0.05)
+    raise AssertionError("nobody told it to join again")
+
+
+def test_the_leader_hears_of_all_and_each_is_told_its_share(cluster: LocalCluster) -> None:
+    one, two = member(cluster, "shares"), member(cluster, "shares")
+    first = one.join(b"first")
+    assert first.leads
+    assert first.members == {first.member_id: b"first"}
+    assert one.sync({first.member_id: b"all of it"}) == b"all of it"
+    one.heartbeat()
+
+    joined: list[Joined] = []
+    second = threading.Thread(target=lambda: joined.append(two.join(b"second")))
+    second.start()
+    told_to_join_again(one)
+    again = one.join(b"first")
+    second.join(WAIT_S)
+    assert again.leads
+    assert not joined[0].leads
+    assert joined[0].generation == again.generation > first.generation
+    assert sorted(again.members.values()) == [b"first", b"second"]
+
+    one.sync({first.member_id: b"left", joined[0].member_id: b"right"})
+    assert two.sync({}) == b"right"
+    two.leave()
+    told_to_join_again(one)
+    alone = one.join(b"first")
+    assert set(alone.members) == {alone.member_id}
+    one.leave()
+    for each in (one, two):
+        each.close()
+
+
+def test_who_was_put_out_finds_out_and_may_come_again(cluster: LocalCluster) -> None:
+    one = member(cluster, "outs")
+    joined = one.join(b"")
+    one.sync({joined.member_id: b""})
+    other = member(cluster, "outs")
+    other.member_id = joined.member_id
+    other.leave()
+    with pytest.raises(KafkaError) as error:
+        one.heartbeat()
+    assert error.value.code is ErrorCode.UNKNOWN_MEMBER_ID
+    assert one.join(b"").leads
+    stranger = member(cluster, "outs", protocol="theirs-1")
+    with pytest.raises(KafkaError) as refused:
+        stranger.join(b"")
+    assert refused.value.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    one.leave()
+    for each in (one, other, stranger):
+        each.close()
+
+
+def test_no_broker_is_a_failure() -> None:
+    gone = GroupMember("127.0.0.1:1", "g", protocol_type="connect", protocol="mine-1")
+    with pytest.raises(KafkaError) as error:
+        gone.join(b"")
+    assert error.value.code is ErrorCode.BROKER_NOT_AVAILABLE
+    gone.close()
