@@ -14,6 +14,7 @@ from ottla.cli.verbs import (
     bench,
     cluster,
     configs,
+    connect,
     consume,
     dump_log,
     groups,
@@ -36,6 +37,7 @@ ORDER: Final = (
     "configs",
     "sql",
     "sql-server",
+    "connect",
 )
 
 HELP = """Ottla: an event streaming platform that speaks Kafka's protocol.
@@ -73,6 +75,7 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
 app.add_typer(transactions.app, name="transactions")
 app.add_typer(configs.app, name="configs")
+app.add_typer(connect.app, name="connect")
 app.command("produce", help=produce.HELP)(produce.produce)
 app.command("consume", help=consume.HELP)(consume.consume)
 app.command("sql", help=sql.HELP)(sql.sql)

@@ -14,7 +14,7 @@ from ottla.spark.connect.run.states import State, Status, Target, TaskStatus
 from ottla.spark.connect.run.worker import Worker
 from ottla.spark.connect.worker import make_herder
 
-WAIT_S: Final = 60.0
+WAIT_S: Final = 240.0
 
 
 def until(condition: Callable[[], object], timeout_s: float = WAIT_S) -> None:
@@ -118,8 +118,8 @@ class Stage:
 
 
 def properties(bootstrap_servers: str, **more: str) -> dict[str, str]:
-    """Quick: a worker that is gone is missed after six seconds, the least that a broker takes."""
-    quick = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "300"}
+    """Others are heard of at once; who is gone is missed after ten seconds, as by default."""
+    quick = {"session.timeout.ms": "10000", "heartbeat.interval.ms": "300"}
     return {"bootstrap.servers": bootstrap_servers, **quick, **more}
 
 
@@ -130,9 +130,14 @@ def herder(bootstrap_servers: str, stage: Stage, id_: str) -> Herder:
 
 def vanish(herder: Herder, stage: Stage) -> None:
     """Killed: it runs nothing, and says nothing more to anybody."""
-    herder.close = lambda: None  # type: ignore[method-assign]
     group = herder._members
     assert isinstance(group, Group)
     group._stopping = True
+
+    def close() -> None:
+        for each in (herder._config_log, herder._status_log, group._member):
+            each.close()
+
+    herder.close = close  # type: ignore[method-assign]
     for name in list(herder.owned()):
         stage.leave(stage.running[name])

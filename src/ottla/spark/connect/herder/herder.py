@@ -52,12 +52,14 @@ class Herder:
         start: Start,
         join: Callable[[Herder], Membership],
         levels: Callable[[str, str], object] = lambda logger, level: None,
+        version_of: Callable[[Mapping[str, str]], str | None] = lambda config: None,
         now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
     ) -> None:
         self.worker_id = worker_id
         self._config_log = configs
         self._status_log = statuses
         self._levels = levels
+        self._version_of = version_of
         self._now_ms = now_ms
         self._lock = threading.RLock()
         self._configs = Configs()
@@ -225,9 +227,12 @@ class Herder:
 
     def stands(self, status: Status) -> None:
         name, generation = status.name, status.generation
-        pairs = [self._status_pair(name, status, generation)]
+        kept = self._configs.connectors.get(name)
+        version = self._version_of(kept.config) if kept else None
+        pairs = [self._status_pair(name, status, generation, version)]
         pairs += [
-            self._status_pair(TaskId(name, each.id), each, generation) for each in status.tasks
+            self._status_pair(TaskId(name, each.id), each, generation, version)
+            for each in status.tasks
         ]
         tasks = {TaskId(name, each.id) for each in status.tasks}
         known = {*self._statuses.tasks_of(name), *self._told_tasks.get(name, ())}
@@ -281,7 +286,11 @@ class Herder:
         )
 
     def _status_pair(
-        self, subject: Subject, status: Status | TaskStatus, generation: int
+        self,
+        subject: Subject,
+        status: Status | TaskStatus,
+        generation: int,
+        version: str | None = None,
     ) -> config_log.Pair:
-        written = Written(status.state, self.worker_id, generation, status.trace)
+        written = Written(status.state, self.worker_id, generation, status.trace, version)
         return status_log.status_pair(subject, written)

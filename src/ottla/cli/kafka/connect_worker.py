@@ -1,0 +1,58 @@
+"""What the three start scripts of Connect have in common: files, -daemon, and how they fail."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import ottla
+from ottla.cli.extras import need_spark
+from ottla.cli.kafka.daemon import start_daemon
+from ottla.cli.kafka.tool import ToolError, explain, read_properties
+from ottla.errors import KafkaError
+
+
+def main_of(
+    name: str, usage: str, module: str, words: Sequence[str], *, alone: bool = False
+) -> int:
+    """A worker from its properties; a standalone one has files of connectors behind them."""
+
+    def work(files: list[str]) -> int:
+        from ottla.spark.connect.process import run
+
+        properties, *connectors = files
+        if connectors and not alone:
+            raise ToolError(f"{usage}\nA distributed worker's connectors come over REST.")
+        told = {"bootstrap.servers": "localhost:9092", **read_properties(properties)}
+        return run(told, [Path(each) for each in connectors], alone=alone)
+
+    return started(name, usage, module, list(words), work)
+
+
+def started(
+    name: str, usage: str, module: str, words: list[str], work: Callable[[list[str]], int]
+) -> int:
+    if words[:1] == ["--version"]:
+        print(ottla.__version__)
+        return 0
+    daemon = words[:1] == ["-daemon"]
+    files = words[1:] if daemon else words
+    if not files or files[0] in ("-h", "--help"):
+        print(usage, file=sys.stderr)
+        return 1
+    if daemon:
+        return start_daemon([sys.executable, "-m", module, *files], f"{name}.out")
+    try:
+        need_spark(name)
+        from ottla.spark.connect.errors import ConnectException
+        from ottla.spark.connect.process import log_to_terminal
+
+        log_to_terminal(verbose=False)
+        try:
+            return work(files)
+        except ConnectException as error:
+            raise ToolError(str(error)) from None
+    except (ToolError, KafkaError) as error:
+        print(explain(error), file=sys.stderr)
+        return 1

@@ -1,0 +1,381 @@
+"""ottla connect: connectors, over the REST of a worker; and a worker."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.markup import escape
+
+from ottla.cli.extras import need_spark
+from ottla.cli.kafka.tool import ToolError, read_properties
+from ottla.cli.output import AsJson, Bootstrap, print_json, print_table, said
+from ottla.cli.verbs.connect_rest import Rest
+
+app = typer.Typer(
+    help="""Connectors: copy systems into topics, and topics into systems.
+
+[dim]ottla connect worker                      # a worker on port 8083
+ottla connect plugins
+ottla connect create orders-to-parquet.json
+ottla connect list
+ottla connect status orders-to-parquet
+ottla connect restart orders-to-parquet --tasks --failed
+ottla connect stop orders-to-parquet
+ottla connect offsets orders-to-parquet --reset[/dim]
+""",
+    no_args_is_help=True,
+)
+
+WORKER: Final = "http://localhost:8083"
+COLORS: Final = {
+    "RUNNING": "green",
+    "FAILED": "bold red",
+    "PAUSED": "yellow",
+    "STOPPED": "dim",
+    "UNASSIGNED": "dim",
+    "RESTARTING": "cyan",
+}
+
+Url = Annotated[
+    str,
+    typer.Option("--url", "-u", envvar="OTTLA_CONNECT_URL", help="A worker.", metavar="URL"),
+]
+Name = Annotated[str, typer.Argument(help="The connector.", metavar="NAME")]
+
+
+@app.command("list")
+def list_connectors(*, url: Url = WORKER, as_json: AsJson = False) -> None:
+    """Connectors, with the state of each and of its tasks."""
+    found = Rest(url).get("connectors", expand=["status", "info"])
+    if as_json:
+        print_json(found)
+        return
+    rows = []
+    for name, about in sorted(found.items()):
+        status = about.get("status", {})
+        connector = status.get("connector", {})
+        kind = about.get("info", {}).get("config", {}).get("connector.class", "")
+        rows.append(
+            (
+                escape(name),
+                status.get("type", ""),
+                escape(kind.rpartition(".")[2]),
+                _colored(connector.get("state", "")),
+                _tasks(status.get("tasks", [])),
+                connector.get("worker_id", ""),
+            )
+        )
+    print_table(("name", "type", "class", "state", "tasks", "worker"), rows)
+
+
+@app.command("status")
+def status(name: Name, *, url: Url = WORKER, as_json: AsJson = False) -> None:
+    """A connector and its tasks; why one has failed."""
+    found = Rest(url).get("connectors", name, "status")
+    if as_json:
+        print_json(found)
+        return
+    every = [("connector", found["connector"])]
+    every += [(f"task {each['id']}", each) for each in found["tasks"]]
+    rows = [(what, _colored(each["state"]), each["worker_id"]) for what, each in every]
+    print_table(("", "state", "worker"), rows, title=f"{escape(name)} ({found['type']})")
+    for what, each in every:
+        if each.get("trace"):
+            said(f"[bold red]{what}[/] {escape(each['trace'].strip())}")
+
+
+@app.command("create")
+def create(
+    file: Annotated[Path, typer.Argument(help="JSON, or a properties file.", metavar="FILE")],
+    *,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Change the one that there is, if there is one.")
+    ] = False,
+    url: Url = WORKER,
+    as_json: AsJson = False,
+) -> None:
+    """Make a connector from a file.
+
+    [dim]ottla connect create orders.json
+    ottla connect create orders.properties --replace[/dim]
+    """
+    from ottla.spark.connect.errors import ConfigException
+    from ottla.spark.connect.files import INITIAL, wanted_of
+
+    try:
+        wanted = wanted_of(file)
+    except ConfigException as error:
+        raise ToolError(str(error)) from None
+    rest = Rest(url)
+    if replace:
+        made = rest.ask("PUT", "connectors", wanted.name, "config", body=dict(wanted.config))
+    else:
+        body: dict[str, Any] = {"name": wanted.name, "config": dict(wanted.config)}
+        if wanted.target is not None:
+            states = {target: state for state, target in INITIAL.items()}
+            body["initial_state"] = states[wanted.target]
+        made = rest.ask("POST", "connectors", body=body)
+    if as_json:
+        print_json(made)
+    else:
+        said(f"[green]{escape(wanted.name)}[/] is a {made['type']} connector now.")
+
+
+@app.command("config")
+def config(
+    name: Name,
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(help="Settings to change; NAME= takes one away.", metavar="[NAME=VALUE]..."),
+    ] = None,
+    *,
+    url: Url = WORKER,
+    as_json: AsJson = False,
+) -> None:
+    """Show a connector's config, or change some of it.
+
+    [dim]ottla connect config orders
+    ottla connect config orders tasks.max=4 errors.tolerance=all[/dim]
+    """
+    rest = Rest(url)
+    if changes:
+        patch = dict(_pair(each) for each in changes)
+        found = rest.ask("PATCH", "connectors", name, "config", body=patch)["config"]
+    else:
+        found = rest.get("connectors", name, "config")
+    if as_json:
+        print_json(found)
+    else:
+        print_table(("setting", "value"), [(escape(k), escape(v)) for k, v in found.items()])
+
+
+@app.command("pause")
+def pause(name: Name, *, url: Url = WORKER) -> None:
+    """Work no more for now; tasks keep what they have."""
+    Rest(url).ask("PUT", "connectors", name, "pause")
+    said(f"{escape(name)} is being paused.")
+
+
+@app.command("resume")
+def resume(name: Name, *, url: Url = WORKER) -> None:
+    """Go on, after a pause or a stop."""
+    Rest(url).ask("PUT", "connectors", name, "resume")
+    said(f"{escape(name)} goes on.")
+
+
+@app.command("stop")
+def stop(name: Name, *, url: Url = WORKER) -> None:
+    """End its tasks; its config and its offsets stay, and its offsets may be changed."""
+    Rest(url).ask("PUT", "connectors", name, "stop")
+    said(f"{escape(name)} is being stopped.")
+
+
+@app.command("restart")
+def restart(
+    name: Name,
+    *,
+    task: Annotated[int | None, typer.Option("--task", help="This task alone.")] = None,
+    tasks: Annotated[bool, typer.Option("--tasks", help="Its tasks, too.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Only what has failed.")] = False,
+    url: Url = WORKER,
+) -> None:
+    """Restart a connector, its tasks, or what of them has failed."""
+    rest = Rest(url)
+    if task is not None:
+        rest.ask("POST", "connectors", name, "tasks", str(task), "restart")
+    else:
+        flags = {"includeTasks": _word(tasks), "onlyFailed": _word(failed)}
+        rest.ask("POST", "connectors", name, "restart", **flags)
+    said(f"{escape(name)} is being restarted.")
+
+
+@app.command("delete")
+def delete(name: Name, *, url: Url = WORKER) -> None:
+    """Delete a connector. What it has copied stays."""
+    Rest(url).ask("DELETE", "connectors", name)
+    said(f"{escape(name)} is deleted.")
+
+
+@app.command("topics")
+def topics(
+    name: Name,
+    *,
+    reset: Annotated[bool, typer.Option("--reset", help="Forget which it has used.")] = False,
+    url: Url = WORKER,
+) -> None:
+    """The topics that a connector has read or written."""
+    rest = Rest(url)
+    if reset:
+        rest.ask("PUT", "connectors", name, "topics", "reset")
+    for each in rest.get("connectors", name, "topics")[name]["topics"]:
+        print(each)
+
+
+@app.command("offsets")
+def offsets(
+    name: Name,
+    *,
+    reset: Annotated[bool, typer.Option("--reset", help="Begin anew: forget them.")] = False,
+    alter: Annotated[
+        Path | None, typer.Option("--alter", help='A file: {"offsets": [...]}; - is stdin.')
+    ] = None,
+    url: Url = WORKER,
+    as_json: AsJson = False,
+) -> None:
+    """How far a connector has come; of one that is stopped it can be changed.
+
+    [dim]ottla connect offsets orders --json > there.json
+    ottla connect stop orders
+    ottla connect offsets orders --alter there.json
+    ottla connect offsets orders --reset[/dim]
+    """
+    rest = Rest(url)
+    if reset:
+        said(rest.ask("DELETE", "connectors", name, "offsets")["message"])
+        return
+    if alter is not None:
+        said(rest.ask("PATCH", "connectors", name, "offsets", body=_read(alter))["message"])
+        return
+    found = rest.get("connectors", name, "offsets")
+    if as_json:
+        print_json(found)
+        return
+    rows = [(_fields(each["partition"]), _fields(each["offset"])) for each in found["offsets"]]
+    print_table(("partition", "offset"), rows)
+
+
+@app.command("plugins")
+def plugins(
+    *,
+    every: Annotated[bool, typer.Option("--all", help="Converters and transforms, too.")] = False,
+    url: Url = WORKER,
+    as_json: AsJson = False,
+) -> None:
+    """What connectors there are to choose from."""
+    found = Rest(url).get("connector-plugins", connectorsOnly=_word(not every))
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("class", "type", "version"),
+        [(escape(each["class"]), each["type"], each.get("version", "")) for each in found],
+    )
+
+
+@app.command("validate")
+def validate(
+    file: Annotated[Path, typer.Argument(help="JSON, or a properties file.", metavar="FILE")],
+    *,
+    url: Url = WORKER,
+    as_json: AsJson = False,
+) -> None:
+    """What is wrong with the config in a file; nothing is made."""
+    from ottla.spark.connect.errors import ConfigException
+    from ottla.spark.connect.files import wanted_of
+
+    try:
+        wanted = dict(wanted_of(file).config)
+    except ConfigException as error:
+        raise ToolError(str(error)) from None
+    kind = wanted.get("connector.class", "").rpartition(".")[2] or "Connector"
+    rest = Rest(url)
+    found = rest.ask("PUT", "connector-plugins", kind, "config", "validate", body=wanted)
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (escape(each["value"]["name"]), escape(told))
+        for each in found["configs"]
+        for told in each["value"]["errors"]
+    ]
+    if rows:
+        print_table(("setting", "error"), rows)
+        raise typer.Exit(1)
+    said("[green]Nothing is wrong with it.[/]")
+
+
+@app.command("worker")
+def worker(
+    properties: Annotated[
+        str | None,
+        typer.Argument(help="A properties file.", metavar="[connect-distributed.properties]"),
+    ] = None,
+    *,
+    bootstrap_server: Bootstrap = "",
+    port: Annotated[int, typer.Option(help="REST's; 0 for any that is free.")] = -1,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "",
+    group_id: Annotated[str, typer.Option(help="Workers of one group share connectors.")] = "",
+    master: Annotated[str, typer.Option(help="Spark's master: local[*], spark://...")] = "",
+    override: Annotated[
+        list[str], typer.Option("--override", help="Set a property.", metavar="NAME=VALUE")
+    ] = [],  # noqa: B006  typer copies it
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")] = False,
+) -> None:
+    """Start a worker; those of one group share the connectors.
+
+    [dim]ottla connect worker
+    ottla connect worker -b kafka:9092 --port 8084
+    ottla connect worker connect-distributed.properties[/dim]
+    """
+    need_spark("ottla connect worker")
+    from ottla.spark.connect.errors import ConnectException
+    from ottla.spark.connect.process import log_to_terminal, run
+
+    told = dict(read_properties(properties)) if properties else {}
+    told |= {name: value or "" for name, value in map(_pair, override)}
+    given = {
+        "bootstrap.servers": bootstrap_server,
+        "group.id": group_id,
+        "ottla.connect.spark.master": master,
+    }
+    told |= {name: value for name, value in given.items() if value}
+    if host or port >= 0:
+        told["listeners"] = f"http://{host or '127.0.0.1'}:{8083 if port < 0 else port}"
+    told.setdefault("bootstrap.servers", "localhost:9092")
+    log_to_terminal(verbose)
+    try:
+        code = run(told, alone=False)
+    except ConnectException as error:
+        raise ToolError(str(error)) from None
+    raise typer.Exit(code)
+
+
+def _colored(state: str) -> str:
+    return f"[{COLORS.get(state, 'default')}]{state}[/]" if state else ""
+
+
+def _tasks(tasks: list[dict[str, Any]]) -> str:
+    """`2 RUNNING, 1 FAILED`"""
+    counts: dict[str, int] = {}
+    for each in tasks:
+        counts[each["state"]] = counts.get(each["state"], 0) + 1
+    return ", ".join(f"{count} {_colored(state)}" for state, count in counts.items())
+
+
+def _fields(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return ""
+    return escape(", ".join(f"{name}={value}" for name, value in found.items()))
+
+
+def _pair(text: str) -> tuple[str, str | None]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ToolError(f"{text}: expected NAME=VALUE")
+    return name.strip(), value.strip() or None
+
+
+def _word(flag: bool) -> str:
+    return "true" if flag else "false"
+
+
+def _read(path: Path) -> Any:
+    try:
+        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+        return json.loads(text)
+    except (OSError, ValueError) as error:
+        raise ToolError(f"--alter {path}: {error}") from None

@@ -1,0 +1,83 @@
+"""What is answered about plugins: which there are, their settings, what is wrong with a config."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ottla.spark.connect.api import SourceConnector
+from ottla.spark.connect.common_config import connector_config, sink_config, source_config
+from ottla.spark.connect.config import ConfigDef
+from ottla.spark.connect.errors import ConnectException
+from ottla.spark.connect.herder.refusals import bad_request, not_found
+from ottla.spark.connect.plugins import Kind, Plugin, Plugins
+from ottla.spark.connect.validation import validate
+
+CONNECTORS: Final = (Kind.SINK, Kind.SOURCE)
+ORDER: Final = (
+    *CONNECTORS,
+    Kind.TRANSFORM,
+    Kind.PREDICATE,
+    Kind.CONVERTER,
+    Kind.HEADER_CONVERTER,
+)
+UNKNOWN: Final = "unknown"
+CLASS: Final = "connector.class"
+
+
+class PluginAnswers:
+    """`worker` has the converters that a connector may leave out."""
+
+    def __init__(self, worker: Mapping[str, str], plugins: Plugins | None = None) -> None:
+        self._worker = worker
+        self._plugins = plugins or Plugins()
+
+    def all(self, *, connectors_only: bool) -> list[dict[str, Any]]:
+        kinds = CONNECTORS if connectors_only else ORDER
+        return [_told(each) for kind in kinds for each in self._plugins.all(kind)]
+
+    def config(self, name: str) -> list[dict[str, Any]]:
+        try:
+            plugin = self._plugins.find(name)
+        except ConnectException:
+            raise not_found(f"Unknown plugin {name}.") from None
+        config = ConfigDef(plugin.new().config_def())
+        for key in _framework(plugin.kind).keys.values():
+            config.keys.setdefault(key.name, key)
+        return config.key_infos()
+
+    def type_of(self, config: Mapping[str, str] | None) -> str:
+        """source, sink, or unknown: a config may name what is not installed here."""
+        try:
+            found = self._plugins.connector((config or {}).get(CLASS, ""))
+        except ConnectException:
+            return UNKNOWN
+        return Kind.SOURCE.value if issubclass(found, SourceConnector) else Kind.SINK.value
+
+    def version_of(self, config: Mapping[str, str]) -> str | None:
+        """What a status says of the connector."""
+        try:
+            return self._plugins.find(config.get(CLASS, ""), *CONNECTORS).version
+        except Exception:  # a plugin that is broken has no version, and a status is still told
+            return None
+
+    def validate(self, config: Mapping[str, str]) -> dict[str, Any]:
+        if config.get(CLASS) is None:
+            told = ", ".join(f"{key}={value}" for key, value in config.items())
+            raise bad_request(f"Connector config {{{told}}} contains no connector type")
+        try:
+            return validate(config, plugins=self._plugins, worker=self._worker)
+        except ConnectException as error:
+            raise bad_request(str(error)) from None
+
+
+def _told(plugin: Plugin) -> dict[str, Any]:
+    return {"class": plugin.name, "type": plugin.kind.value, "version": plugin.version}
+
+
+def _framework(kind: Kind) -> ConfigDef:
+    """What every connector has, whatever its own settings are."""
+    if kind not in CONNECTORS:
+        return ConfigDef()
+    base = connector_config()
+    return source_config(base) if kind is Kind.SOURCE else sink_config(base)

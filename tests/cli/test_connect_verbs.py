@@ -1,0 +1,114 @@
+"""`ottla connect`, and the start scripts' ways to fail."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "spark/connect/rest"))
+from workers import Stage, until, worker
+
+from ottla.cli.kafka import connect_distributed, connect_mirror_maker, connect_standalone
+from ottla.cli.main import main
+from ottla.spark.connect.worker import ConnectWorker
+
+Tool = Callable[..., Any]
+LINES = {"connector.class": "Lines", "topic": "lines", "tasks.max": 2}
+
+
+@pytest.fixture
+def there(bootstrap: str) -> Iterator[ConnectWorker]:
+    with worker(bootstrap, Stage(), alone=True) as found:
+        yield found
+
+
+@pytest.fixture
+def ottla(run: Tool, there: ConnectWorker, monkeypatch: pytest.MonkeyPatch) -> Tool:
+    monkeypatch.setenv("OTTLA_CONNECT_URL", there.url)
+    return lambda *words, stdin="": run(main, "connect", *words, stdin=stdin)
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker turns logging its way; other tests of this process listen, too."""
+    monkeypatch.setattr("ottla.spark.connect.process.log_to_terminal", lambda verbose: None)
+
+
+def test_a_connectors_life(ottla: Tool, tmp_path: Path) -> None:
+    file = tmp_path / "lines.json"
+    file.write_text(json.dumps({"name": "lines", "config": LINES, "initial_state": "PAUSED"}))
+    assert "lines is a source connector now." in ottla("create", str(file)).out
+    again = ottla("create", str(file))
+    assert (again.code, again.err) == (1, "error Connector lines already exists\n")
+    until(lambda: "PAUSED" in ottla("status", "lines").out)
+    ottla("resume", "lines")
+    until(lambda: "2 RUNNING" in ottla("list").out)
+    listed = ottla("list").out
+    assert all(word in listed for word in ("lines", "source", "Lines"))
+    assert set(json.loads(ottla("list", "--json").out)) == {"lines"}
+    status = ottla("status", "lines").out
+    assert all(word in status for word in ("connector", "task 0", "task 1"))
+
+    changed = ottla("config", "lines", "tasks.max=1", "file=/tmp/x", "--json").out
+    assert json.loads(changed)["tasks.max"] == "1"
+    assert "file" not in json.loads(ottla("config", "lines", "file=", "--json").out)
+    assert "tasks.max" in ottla("config", "lines").out
+    until(lambda: ottla("topics", "lines").out == "lines\n")
+    assert ottla("topics", "lines", "--reset").out == ""
+    for words in (["--task", "0"], ["--tasks", "--failed"], []):
+        assert ottla("restart", "lines", *words).out == "lines is being restarted.\n"
+    ottla("pause", "lines")
+    assert "must be in the STOPPED state" in ottla("offsets", "lines", "--reset").err
+    assert ottla("stop", "lines").code == 0
+    file.write_text(json.dumps({"name": "lines", **LINES, "tasks.max": "7"}))
+    assert ottla("create", str(file), "--replace").code == 0
+    assert json.loads(ottla("config", "lines", "--json").out)["tasks.max"] == "7"
+    assert ottla("delete", "lines").out == "lines is deleted.\n"
+    assert ottla("delete", "lines").err == "error Connector lines not found\n"
+
+
+def test_plugins_and_validation(ottla: Tool, tmp_path: Path) -> None:
+    assert "Lines" in ottla("plugins").out
+    assert "JsonConverter" in ottla("plugins", "--all").out
+    file = tmp_path / "lines.properties"
+    file.write_text("name=lines\nconnector.class=Lines\n")
+    wrong = ottla("validate", str(file))
+    assert wrong.code == 1
+    assert 'Missing required configuration "topic"' in wrong.out
+    file.write_text("name=lines\nconnector.class=Lines\ntopic=t\n")
+    assert ottla("validate", str(file)).out == "Nothing is wrong with it.\n"
+    file.write_text("connector.class=Lines\n")
+    assert "a connector has a `name`" in ottla("create", str(file)).err
+
+
+def test_no_worker_is_said_with_a_remedy(run: Tool) -> None:
+    gone = run(main, "connect", "list", "--url", "http://127.0.0.1:1")
+    assert gone.code == 1
+    assert "Can't reach a Connect worker at http://127.0.0.1:1" in gone.err
+    assert "`ottla connect worker` starts one" in gone.err
+    odd = run(main, "connect", "list", "--url", "ftp://x")
+    assert "expected something like http://localhost:8083" in odd.err
+
+
+@pytest.mark.parametrize("tool", [connect_distributed, connect_standalone, connect_mirror_maker])
+def test_start_scripts_say_how_they_are_used(run: Tool, tool: Any, tmp_path: Path) -> None:
+    assert run(tool.main).err.startswith(f"USAGE: {tool.NAME}")
+    missing = run(tool.main, str(tmp_path / "none.properties"))
+    assert (missing.code, "Unable to read file" in missing.err) == (1, True)
+
+
+def test_bad_properties_end_a_worker_with_a_sentence(run: Tool, tmp_path: Path) -> None:
+    file = tmp_path / "worker.properties"
+    file.write_text("listeners=https://:8083\n")
+    told = run(connect_distributed.main, str(file))
+    assert (told.code, "only http is spoken" in told.err) == (1, True)
+    extra = run(connect_distributed.main, str(file), "connector.properties")
+    assert "connectors come over REST" in extra.err
+    file.write_text("clusters = a\n")
+    told = run(connect_mirror_maker.main, str(file))
+    assert told.err == "a.bootstrap.servers: where is that cluster?\n"
