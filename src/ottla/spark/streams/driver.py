@@ -57,6 +57,7 @@ class TopologyTestDriver:
         self._produced: dict[str, deque[Output]] = {}
         self._all: list[Output] = []
         self._offsets: dict[str, int] = {}
+        self._cells: dict[tuple[int, str], DictCells] = {}
         graph = topology.graph
         self._globals = GlobalStores(graph.globals.values(), lambda _: DictCells())
 
@@ -64,7 +65,7 @@ class TopologyTestDriver:
             return Task(
                 piece,
                 0,
-                lambda _: DictCells(),
+                lambda name: self._cells.setdefault((piece.number, name), DictCells()),
                 self,
                 application_id=application_id,
                 caching=caching,
@@ -74,7 +75,9 @@ class TopologyTestDriver:
                 global_stores=self._globals.stores,
             )
 
-        self._pieces = [_Piece(piece, task) for piece in subtopologies(graph)]
+        self._task = task
+        self._graph = graph
+        self._pieces = self._begin()
 
     def __enter__(self) -> TopologyTestDriver:
         return self
@@ -175,11 +178,19 @@ class TopologyTestDriver:
         assert isinstance(found, SessionStore), f"{name} is no session store"
         return found
 
+    def restart(self) -> None:
+        """New tasks, with the state of the old ones: as when a job goes on after a stop."""
+        self.close()
+        self._pieces = self._begin()
+
     def close(self) -> None:
         for piece in self._pieces:
             piece.task.close()
 
     # -- inside
+
+    def _begin(self) -> list[_Piece]:
+        return [_Piece(piece, self._task) for piece in subtopologies(self._graph)]
 
     def _reads(self, topic: str) -> bool:
         return topic in self._globals.topics or any(each.reads(topic) for each in self._pieces)
