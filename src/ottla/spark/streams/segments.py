@@ -33,13 +33,18 @@ class Segments:
         return self.observed_ms - self._retention_ms + 1
 
     def admits(self, time_ms: int) -> bool:
-        """False for what is too old to be put. Moves the time on, and lets old segments go."""
+        """False for what is too old to be put. Moves the time on, and lets old segments go.
+
+        As in Kafka's RocksDB stores a segment takes what comes as long as it is there, though
+        nobody reads what is older than `oldest_ms`; but final results of sessions are taken so.
+        """
         if time_ms > self.observed_ms:
             self.observed_ms = time_ms
             first = (time_ms - self._retention_ms + 1) // self._segment_ms
             if first > self._first:
                 self._forget(first)
-        return time_ms > self.observed_ms - self._retention_ms
+        oldest = (self.observed_ms - self._retention_ms) // self._segment_ms
+        return time_ms // self._segment_ms >= oldest
 
     def note(self, cell: bytes, time_ms: int, *, present: bool) -> None:
         if self._segments is not None and present:

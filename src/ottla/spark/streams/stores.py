@@ -229,11 +229,11 @@ class WindowStore(Generic[K, V]):
         return data
 
     def put(self, key: K, value: V | None, start: int) -> None:
+        if self._duplicates and value is None:
+            return  # as in Kafka, time stands still with it
         if not self._segments.admits(start):
             return
         if self._duplicates:
-            if value is None:
-                return
             self._number = (self._number + 1) & NUMBER_MAX
         cell = self.key_bytes(key) + PLACE.pack(start, self._number)
         data = self._value.serialize(self.topic, value)
