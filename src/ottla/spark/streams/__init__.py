@@ -3,6 +3,7 @@
 No file here but those in run/ imports pyspark: a topology is built, tested and described without.
 """
 
+from ottla.spark.streams.cogrouped import Cogrouped, WindowedCogrouped
 from ottla.spark.streams.driver import TopologyTestDriver
 from ottla.spark.streams.driver_topics import InputTopic, OutputTopic
 from ottla.spark.streams.failures import (
@@ -57,17 +58,42 @@ from ottla.spark.streams.stores import (
     WindowStore,
 )
 from ottla.spark.streams.stream import Stream
+from ottla.spark.streams.suppress import (
+    EMIT_EARLY,
+    SHUT_DOWN,
+    until_time_limit,
+    until_window_closes,
+)
+from ottla.spark.streams.suppressing import Suppressed
 from ottla.spark.streams.table import Table
 from ottla.spark.streams.table_steps import ValueTransformer
 from ottla.spark.streams.topology import Topology
+from ottla.spark.streams.windowed import EmitStrategy, WindowedStream
+from ottla.spark.streams.windows import (
+    JoinWindows,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+    hopping,
+    session,
+    sliding,
+    tumbling,
+    unlimited,
+    within,
+)
 
 __all__ = [
+    "EMIT_EARLY",
+    "SHUT_DOWN",
     "Boolean",
     "Bytes",
     "Cancellable",
     "Change",
+    "Cogrouped",
     "Context",
     "Double",
+    "EmitStrategy",
     "Failure",
     "FailureKind",
     "Float",
@@ -76,6 +102,7 @@ __all__ = [
     "GroupedTable",
     "InputTopic",
     "Int",
+    "JoinWindows",
     "Json",
     "KeyValueStore",
     "List",
@@ -90,25 +117,40 @@ __all__ = [
     "SerializationError",
     "SessionStore",
     "SessionWindowed",
+    "SessionWindows",
     "Short",
+    "SlidingWindows",
     "StoreKind",
     "StoreSpec",
     "Stream",
     "StreamsError",
     "String",
+    "Suppressed",
     "Table",
     "TimeWindowed",
+    "TimeWindows",
     "TimestampedKeyValueStore",
     "Topology",
     "TopologyError",
     "TopologyTestDriver",
+    "UnlimitedWindows",
     "Uuid",
     "ValueAndTimestamp",
     "ValueTransformer",
     "Window",
     "WindowStore",
     "Windowed",
+    "WindowedCogrouped",
+    "WindowedStream",
     "dead_letters",
     "fail",
+    "hopping",
     "log_and_continue",
+    "session",
+    "sliding",
+    "tumbling",
+    "unlimited",
+    "until_time_limit",
+    "until_window_closes",
+    "within",
 ]

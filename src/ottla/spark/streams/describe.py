@@ -57,7 +57,7 @@ def _subtopology(number: int, lines: dict[str, Line]) -> str:
         if line.after is not None:
             text += f"      --> {_names(lines, line.after)}\n"
         if line.before is not None:
-            text += f"      <-- {_names(lines, line.before)}\n"
+            text += f"      <-- {', '.join(line.before)}\n"
     return text + "\n"
 
 
@@ -89,7 +89,7 @@ def _line(graph: Graph, name: str, written: Repartition | None) -> Line:
         case Repartition() as read:
             return Line(name, f"Source: {name} (topics: [{read.topic}])", None)
         case ProcessorNode() as node:
-            stores = _list(sorted(node.stores))
+            stores = _list(sorted(set(node.stores) - graph.globals.keys()))
             return Line(name, f"Processor: {name} (stores: {stores})", list(node.parents))
         case Sink() as sink:
             what = f"topic: {sink.topic}" if isinstance(sink.topic, str) else _extractor(sink)

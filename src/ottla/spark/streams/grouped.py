@@ -17,10 +17,13 @@ from ottla.spark.streams.aggregates import (
 )
 from ottla.spark.streams.building import Builder
 from ottla.spark.streams.changes import Changed
+from ottla.spark.streams.cogrouped import Cogrouped
 from ottla.spark.streams.graph import Repartition
 from ottla.spark.streams.serdes import Long, Serde
 from ottla.spark.streams.stores import StoreSpec
 from ottla.spark.streams.views import TableOperation
+from ottla.spark.streams.windowed import WindowedStream
+from ottla.spark.streams.windows import AggregateWindows
 
 if TYPE_CHECKING:
     from ottla.spark.streams.stream import Stream
@@ -90,6 +93,14 @@ class GroupedStream(Generic[K, V]):
         spec = self._spec("KSTREAM-AGGREGATE-", store, value, cached, changelog)
         operation = Aggregate(spec, aggregator, initializer)
         return self._table("KSTREAM-AGGREGATE-", name, operation, spec, store)
+
+    def windowed_by(self, windows: AggregateWindows) -> WindowedStream[K, V]:
+        """`tumbling(...)`, `hopping(...)`, `sliding(...)`, `session(...)`, `unlimited()`."""
+        return WindowedStream(self, windows)
+
+    def cogroup(self, aggregator: Callable[[K, V, A], A]) -> Cogrouped[K, A]:
+        """Begins an aggregate of several streams: `aggregator(key, value, aggregate)`."""
+        return Cogrouped([(self, aggregator)])
 
     def _spec(
         self,

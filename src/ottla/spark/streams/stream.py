@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from ottla.spark.streams.branches import Branched
 from ottla.spark.streams.building import Builder
+from ottla.spark.streams.global_table import GlobalKTable
 from ottla.spark.streams.graph import Partitioner, Sink, Supplier
 from ottla.spark.streams.grouped import GroupedStream
 from ottla.spark.streams.records import AnyRecord
@@ -26,13 +27,17 @@ from ottla.spark.streams.stateless import (
     Peek,
     SelectKey,
 )
+from ottla.spark.streams.stream_joins import joined
 from ottla.spark.streams.table import Table
+from ottla.spark.streams.table_joining import INNER, LEFT, OUTER
 from ottla.spark.streams.table_steps import SourceTable
+from ottla.spark.streams.windows import JoinWindows
 
 K = TypeVar("K")
 V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
+V3 = TypeVar("V3")
 
 ByValue = Callable[[V], V2]
 ByKeyAndValue = Callable[[K, V], V2]
@@ -287,6 +292,57 @@ class Stream(Generic[K, V]):
         if store is not None:
             operation.materialize()
         return Table(builder, node, key, value, operation, sources=parent.sources, store=store)
+
+    # -- joins
+
+    def join(
+        self,
+        other: Stream[K, V2] | Table[K, V2] | GlobalKTable[K2, V2],
+        joiner: Callable[[V, V2], V3] | Callable[[K, V, V2], V3],
+        windows: JoinWindows | None = None,
+        *,
+        on: ByValue[V, K2] | ByKeyAndValue[K, V, K2] | None = None,
+        value: Serde[V3] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> Stream[K, V3]:
+        """With a stream, in `windows`; with a table; with a global one, by the key `on` gives.
+
+        `joiner` takes (left, right) or (key, left, right). `store` is what the names of the
+        stores begin with, where two streams are joined.
+        """
+        return joined(
+            self, other, joiner, windows, INNER, on=on, value=value, store=store, name=name
+        )
+
+    def left_join(
+        self,
+        other: Stream[K, V2] | Table[K, V2] | GlobalKTable[K2, V2],
+        joiner: Callable[[V, V2 | None], V3] | Callable[[K, V, V2 | None], V3],
+        windows: JoinWindows | None = None,
+        *,
+        on: ByValue[V, K2] | ByKeyAndValue[K, V, K2] | None = None,
+        value: Serde[V3] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> Stream[K, V3]:
+        """As `join`, and what has no partner is joined with None: when none can come any more."""
+        return joined(
+            self, other, joiner, windows, LEFT, on=on, value=value, store=store, name=name
+        )
+
+    def outer_join(
+        self,
+        other: Stream[K, V2],
+        joiner: Callable[[V | None, V2 | None], V3] | Callable[[K, V | None, V2 | None], V3],
+        windows: JoinWindows,
+        *,
+        value: Serde[V3] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> Stream[K, V3]:
+        """As `left_join`, for both sides."""
+        return joined(self, other, joiner, windows, OUTER, value=value, store=store, name=name)
 
     # -- processors
 

@@ -14,6 +14,10 @@ from ottla.spark.streams.grouped import GroupedTable
 from ottla.spark.streams.serdes import Serde
 from ottla.spark.streams.stateless import NewValue
 from ottla.spark.streams.stores import StoreSpec
+from ottla.spark.streams.suppress import suppress
+from ottla.spark.streams.suppressing import Suppressed
+from ottla.spark.streams.table_joining import INNER, LEFT, OUTER
+from ottla.spark.streams.table_joins import joined
 from ottla.spark.streams.table_steps import (
     FilterTable,
     MapTableValues,
@@ -31,6 +35,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
+V3 = TypeVar("V3")
 
 ByValue = Callable[[V], V2]
 ByKeyAndValue = Callable[[K, V], V2]
@@ -125,6 +130,55 @@ class Table(Generic[K, V]):
         self.builder.processor(node, lambda: SelectTableKey(selector), [self.node])
         self.enable_old_values(force=True)
         return GroupedTable(self.builder, node, key, value, name=name)
+
+    def join(
+        self,
+        other: Table[K, V2] | Table[K2, V2],
+        joiner: Callable[[V, V2], V3] | Callable[[K, V, V2], V3],
+        *,
+        foreign_key: ByValue[V, K2] | ByKeyAndValue[K, V, K2] | None = None,
+        value: Serde[V3] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> Table[K, V3]:
+        """By the keys of both; or by the other table's key that lies in this one's values.
+
+        `joiner` takes (left, right) or (key, left, right).
+        """
+        return joined(
+            self, other, joiner, INNER, foreign_key=foreign_key, value=value, store=store, name=name
+        )
+
+    def left_join(
+        self,
+        other: Table[K, V2] | Table[K2, V2],
+        joiner: Callable[[V, V2 | None], V3] | Callable[[K, V, V2 | None], V3],
+        *,
+        foreign_key: ByValue[V, K2 | None] | ByKeyAndValue[K, V, K2 | None] | None = None,
+        value: Serde[V3] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> Table[K, V3]:
+        """All keys of this table; where the other one has nothing, `joiner` is given None."""
+        return joined(
+            self, other, joiner, LEFT, foreign_key=foreign_key, value=value, store=store, name=name
+        )
+
+    def outer_join(
+        self,
+        other: Table[K, V2],
+        joiner: Callable[[V | None, V2 | None], V3] | Callable[[K, V | None, V2 | None], V3],
+        *,
+        value: Serde[V3] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> Table[K, V3]:
+        """The keys that either table has."""
+        return joined(self, other, joiner, OUTER, value=value, store=store, name=name)
+
+    def suppress(self, suppressed: Suppressed, *, name: str | None = None) -> Table[K, V]:
+        """Holds updates back: `until_window_closes()`, `until_time_limit(seconds=30)`."""
+        return suppress(self, suppressed, name=name)
 
     # -- for the operations that are built on tables
 

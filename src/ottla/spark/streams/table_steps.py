@@ -102,6 +102,7 @@ class TableFrom(TableOperation):
 
     def __init__(self, parent: Table[Any, Any], store: StoreSpec | None) -> None:
         self.parent = parent.operation
+        self.parents = (parent.operation,)
         self.store = store
 
     def compute(self, key: Any, value: Any) -> Any:

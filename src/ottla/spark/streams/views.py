@@ -5,7 +5,7 @@ A table that keeps nothing of its own (a filter of another one) is read through 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ottla.spark.streams.processors import Context, Processor
@@ -62,6 +62,10 @@ class TableOperation:
     """
 
     old_values = False
+    parents: Sequence[TableOperation] = ()
+    """The tables that this one is made of."""
+    wait_ms: int | None = None
+    """How long after a window's end it changes no more, by stream time; where windows are made."""
 
     def __call__(self) -> Processor[Any, Any]:
         raise NotImplementedError

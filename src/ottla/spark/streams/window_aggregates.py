@@ -1,0 +1,131 @@
+"""Aggregates over tumbling, hopping and unlimited windows, and what sliding ones share with them.
+
+A record changes each of its windows that is still open. A window is closed when the largest
+timestamp that this node has seen lies as far behind its end as the grace says; it takes nothing
+more then. An update carries the largest timestamp of the window's records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.spark.streams.closing import Closing, Waiting
+from ottla.spark.streams.observing import Observed, drop_late, drop_null
+from ottla.spark.streams.processors import Context, Processor
+from ottla.spark.streams.records import AnyRecord, ValueAndTimestamp, Window, Windowed
+from ottla.spark.streams.stores import StoreSpec, WindowStore
+from ottla.spark.streams.updates import Updates
+from ottla.spark.streams.windows import TimeWindows, UnlimitedWindows
+
+Found = ValueAndTimestamp[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """What is done in each window. `final`: only the result of a closed window is told."""
+
+    store: StoreSpec
+    initializer: Callable[[], Any]
+    aggregator: Callable[[Any, Any, Any], Any]
+    """(key, value, aggregate) -> aggregate"""
+    final: bool
+    merger: Callable[[Any, Any, Any], Any] | None = None
+    """(key, aggregate, aggregate) -> aggregate, for sessions"""
+
+
+class FixedWindowAggregate(Processor[Any, Any]):
+    """Windows of one length, which is from the start to the last moment that belongs to them."""
+
+    def __init__(
+        self, aggregation: Aggregation, *, length_ms: int, grace_ms: int, old_values: bool
+    ) -> None:
+        self._aggregation = aggregation
+        self._length_ms = length_ms
+        self._grace_ms = grace_ms
+        self._old_values = old_values
+        self._final = aggregation.final
+
+    def init(self, context: Context) -> None:
+        super().init(context)
+        spec = self._aggregation.store
+        self.store: WindowStore[Any, Found] = context.store(spec.name)
+        self._read_key = spec.key.deserialize
+        self._observed = Observed(context)
+        cached = spec.cached and not self._final
+        self._updates = Updates(context, cached=cached, old_values=self._old_values)
+        if self._final:
+            self._closing = Closing(self._walk, self._observed.told_ms - self._length_ms)
+
+    def close_time(self, record: AnyRecord) -> int:
+        """Windows whose last moment lies before it are closed. Tells of those that are so now."""
+        close_ms = self._observed.at(record.timestamp) - self._grace_ms
+        if self._final and close_ms > self._observed.told_ms:
+            for start, end, data in self._closing.before(close_ms - self._length_ms):
+                self._tell_final(
+                    Windowed(self._read_key(self.store.topic, data), Window(start, end)), record
+                )
+            self._observed.told_ms = close_ms
+        return close_ms
+
+    def update(self, record: AnyRecord, window: Window, before: Found | None) -> None:
+        """`before` is what the window has without the record."""
+        timestamp = record.timestamp
+        if before is None:
+            aggregate, old = self._aggregation.initializer(), None
+        else:
+            aggregate = old = before.value
+            timestamp = max(timestamp, before.timestamp)
+        new = self._aggregation.aggregator(record.key, record.value, aggregate)
+        self.put(record, window, ValueAndTimestamp(new, timestamp), old)
+
+    def put(self, record: AnyRecord, window: Window, now: Found, old: Any) -> None:
+        key = record.key
+        self.store.put(key, now, window.start)
+        if self._final:
+            self._closing.add((window.start, window.end, self.store.key_bytes(key)))
+        else:
+            windowed = Windowed(key, window)
+            self._updates.forward(windowed, now.value, old, now.timestamp, record.headers)
+
+    def drop_late(self, record: AnyRecord, window: Window, close_ms: int) -> None:
+        drop_late(self.context, record.timestamp, window, close_ms)
+
+    def _tell_final(self, windowed: Windowed[Any], record: AnyRecord) -> None:
+        found = self.store.get(windowed.key, windowed.window.start)
+        if found is not None:
+            self._updates.forward(windowed, found.value, None, found.timestamp, record.headers)
+
+    def _walk(self) -> Iterator[Waiting]:
+        for windowed, _ in self.store.all():
+            start, end = windowed.window
+            yield start, end, self.store.key_bytes(windowed.key)
+
+
+class WindowAggregate(FixedWindowAggregate):
+    def __init__(
+        self,
+        windows: TimeWindows | UnlimitedWindows,
+        aggregation: Aggregation,
+        *,
+        old_values: bool,
+    ) -> None:
+        super().__init__(
+            aggregation,
+            length_ms=windows.size_ms - 1,
+            grace_ms=windows.grace_ms,
+            old_values=old_values,
+        )
+        self._windows_for = windows.windows_for
+
+    def process(self, record: AnyRecord) -> None:
+        if record.key is None:
+            drop_null(self.context, "key")
+            return
+        close_ms = self.close_time(record)
+        for window in self._windows_for(record.timestamp):
+            if window.end > close_ms:
+                self.update(record, window, self.store.get(record.key, window.start))
+            else:
+                self.drop_late(record, window, close_ms)

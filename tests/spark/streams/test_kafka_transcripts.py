@@ -1,0 +1,27 @@
+"""The same records, the same results: against transcripts of Kafka Streams 4.3.1.
+
+Windows of every kind, final results, suppression, joins of every kind, cogroups; with late records,
+leaps of time, deletions, and records without key. One transcript for each topology.
+"""
+
+from __future__ import annotations
+
+import pytest
+from kafka_topologies import TOPOLOGIES
+from transcripts import Play, read
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_results_are_those_of_kafka_streams(name: str) -> None:
+    play = Play(name)
+    for row, answers in read(name):
+        assert play.ask(row) == answers, row
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_results_are_the_same_when_tasks_begin_anew_for_every_record(name: str) -> None:
+    """All that a node knows lies in the cells of its task: nothing hangs on a process."""
+    play = Play(name)
+    for row, answers in read(name):
+        assert play.ask(row) == answers, row
+        play.driver.restart()
