@@ -6,6 +6,7 @@
     to       endingTimestamp, endingOffsetsByTimestamp, endingOffsets: batch queries only
     how much maxOffsetsPerTrigger, minOffsetsPerTrigger with maxTriggerDelay: streaming queries only
     how cut  minPartitions, maxRecordsPerPartition
+    as what  ottla.layout (typed columns), ottla.work (what some Python makes of them: work.py)
 
 Names are not case-sensitive. Errors are those of Spark's source, with what to do about them.
 """
@@ -70,6 +71,7 @@ KNOWN: Final = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
     "ottla.layout",
+    "ottla.work",
 )
 
 # What the source does itself and a consumer's setting would contradict; and what to do instead.
@@ -108,6 +110,7 @@ class ReadOptions:
     poll_timeout_ms: int = POLL_TIMEOUT_MS
     fetch_bytes_max: int = FETCH_BYTES_MAX
     layout: str = ""
+    work: str = ""
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
@@ -148,6 +151,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
         poll_timeout_ms=_count(options, "kafkaConsumer.pollTimeoutMs") or POLL_TIMEOUT_MS,
         fetch_bytes_max=_count(options, "kafka.max.partition.fetch.bytes") or FETCH_BYTES_MAX,
         layout=options.get("ottla.layout", ""),
+        work=options.get("ottla.work", ""),
     )
 
 

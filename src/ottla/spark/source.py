@@ -45,6 +45,7 @@ SCHEMA: Final = (
     "key binary, value binary, topic string, partition int, offset bigint,"
     " timestamp timestamp, timestampType int"
 )
+WORKED: Final = "task int, rows binary"
 HEADERS: Final = ", headers array<struct<key:string,value:binary>>"
 
 
@@ -171,6 +172,8 @@ def schema_of(options: ReadOptions) -> str:
         from ottla.spark.sql.schema import Layout
 
         return Layout.from_json(options.layout).spark_schema()
+    if options.work:
+        return WORKED
     return SCHEMA + (HEADERS if options.with_headers else "")
 
 
@@ -208,6 +211,11 @@ def read_part(options: ReadOptions, schema: StructType, partition: InputPartitio
     from ottla.spark.rows import Raw, Typed
 
     arrow = to_arrow_schema(schema, timezone="UTC")
+    if options.work:
+        from ottla.spark.work import worked
+
+        yield from worked(options.work, read(options, partition.ranges), arrow)
+        return
     rows = Typed(arrow, options.layout) if options.layout else Raw(arrow)
     for chunk in read(options, partition.ranges):
         yield rows.batch(chunk)

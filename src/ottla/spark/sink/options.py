@@ -8,6 +8,7 @@
     ottla.layout              rows are encoded by this layout (JSON)
     ottla.layouts             a list of {"column", "topic", "layout"}: each column is a struct,
                               and a record of its topic where it is not null
+    ottla.packed              true: the column `rows` has many rows in each cell (Arrow's stream)
 
 Names are not case-sensitive.
 """
@@ -34,6 +35,7 @@ KNOWN: Final = frozenset(
         "ottla.batch.id",
         "ottla.layout",
         "ottla.layouts",
+        "ottla.packed",
     }
 )
 CODECS: Final = {name: number for number, name in enumerate(CODEC_NAMES)}
@@ -99,6 +101,7 @@ class WriteOptions:
     batch: int | None = None
     layout: str = ""
     outputs: tuple[Output, ...] = ()
+    packed: bool = False
     acks: int = -1
     idempotent: bool = True
     compression: int = 0
@@ -135,6 +138,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         batch=_number(options, "ottla.batch.id") if "ottla.batch.id" in options else None,
         layout=options.get("ottla.layout", ""),
         outputs=_outputs(options.get("ottla.layouts", "")),
+        packed=options.get("ottla.packed", "").lower() == "true",
         acks=acks,
         idempotent=idempotent and acks == ACKS["all"],
         compression=_one_of(

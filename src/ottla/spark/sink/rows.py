@@ -2,7 +2,7 @@
 
 Raw rows have the columns of Spark's Kafka sink: `value`, and where wanted `key`, `topic`,
 `partition`, `headers`; and ours, `timestamp`. With `ottla.layout` rows are typed, and a format
-encodes them.
+encodes them; with `ottla.packed` many raw rows lie in one cell.
 """
 
 from __future__ import annotations
@@ -67,6 +67,10 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
     if options.layout:
         _check_layout(types, options.layout)
         return
+    if options.packed:
+        if types.get("rows") != "binary":
+            raise SinkError(f"ottla.packed needs a binary column rows, not {_listed(types)}")
+        return
     if "value" not in types:
         raise SinkError(
             f"Required attribute 'value' not found. The rows have {_listed(types)}: name one of"
@@ -92,6 +96,8 @@ def reader(options: WriteOptions) -> Read:
     if options.layout:
         read = _typed(Layout.from_json(options.layout), options.topic)
         return lambda batch: iter((read(batch),))
+    if options.packed:
+        return lambda batch: _packed(batch, options.topic)
     return lambda batch: _raw(batch, options.topic)
 
 
@@ -163,6 +169,14 @@ def _raw(batch: Any, topic: str) -> Iterator[Records]:
         rows = np.flatnonzero(pc.equal(topics, name).to_numpy(zero_copy_only=False))
         some = columns if len(rows) == count else columns.take(rows)
         yield Records(name, some, None if partitions is None else partitions[rows])
+
+
+def _packed(batch: Any, topic: str) -> Iterator[Records]:
+    """Cells that are rows themselves: Spark has not looked into them on their way."""
+    for cell in batch.column("rows"):
+        with pa.ipc.open_stream(cell.as_buffer()) as stream:
+            for rows in stream:
+                yield from _raw(rows, topic)
 
 
 def _partitions(array: Any) -> Numbers:
