@@ -34,7 +34,9 @@ from ottla.spark.planner_start import SIZE, address, peer_user
 
 SWITCH: Final = "OTTLA_SPARK_PLANNERS"
 RUNNER: Final = "pyspark.sql.streaming.python_streaming_source_runner"
-MODULES: Final = (RUNNER, "ottla.spark.source", "ottla.spark.sql.schema")
+# It looks at a query with state once, and tells the world of each step.
+STATE_RUNNER: Final = "pyspark.sql.streaming.transform_with_state_driver_worker"
+MODULES: Final = (RUNNER, STATE_RUNNER, "ottla.spark.source", "ottla.spark.sql.schema")
 FIRST_S: Final = 3.0  # the planner for which the server was started comes first
 WAITING_MAX: Final = 64
 # Before numpy is imported: its threads would not survive a fork.
@@ -68,9 +70,11 @@ def switched_on() -> bool:
 def script() -> str:
     ours = shlex.quote(sys.executable)
     start = shlex.quote(str(Path(planner_start.__file__).resolve()))
+    warm = f'{ours} -I -S {start} {ours} "$@"'
     return (
         "#!/bin/sh\n"
-        f'if [ "$2" = {RUNNER} ]; then exec {ours} -I -S {start} {ours} "$@"; fi\n'
+        f'if [ "$2" = {RUNNER} ]; then exec {warm}; fi\n'
+        f'if [ "$2" = {STATE_RUNNER} ]; then exec {warm} >/dev/null; fi\n'
         f'exec {ours} "$@"\n'
     )
 

@@ -185,6 +185,7 @@ def progress_of(spell: Spell | None) -> dict[str, Any]:
         "lag": sum(_lag(each) for each in sources),
         "rows_per_second": float(progress.get("processedRowsPerSecond") or 0.0),
         "batch_ms": int(progress.get("batchDuration") or 0),
+        "batch": int(progress.get("batchId", -1)),
     }
 
 

@@ -49,6 +49,8 @@ class QueryState:
     lag: int = 0
     rows_per_second: float = 0.0
     batch_ms: int = 0
+    batch: int = -1
+    """The number of the last batch that is done."""
     metrics: dict[str, object] = field(default_factory=dict)
 
 
