@@ -1,0 +1,1 @@
+"""Topologies on Spark: the only part of Streams that knows of it."""

@@ -1,0 +1,46 @@
+"""Which numbers stand for tasks in a shuffle, so that each partition of it gets equally many.
+
+Spark places a key by a hash. Two tasks would share one of two partitions as often as not, and one
+core would do the work of both. So a task is called by the least number that is its own modulo the
+count of tasks and that Spark places where we want it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SEED: Final = 42
+MASK: Final = 0xFFFFFFFF
+
+
+def labels(tasks: int, partitions: int) -> list[int]:
+    return [_label(each, tasks, partitions) for each in range(tasks)]
+
+
+def place_of(number: int, partitions: int) -> int:
+    """The partition where Spark's HashPartitioning puts an int."""
+    hashed = _murmur3(number & MASK)
+    signed = hashed - (1 << 32) if hashed >= 1 << 31 else hashed
+    return signed % partitions
+
+
+def _label(task: int, tasks: int, partitions: int) -> int:
+    number = task
+    while place_of(number, partitions) != task % partitions:
+        number += tasks
+    return number
+
+
+def _murmur3(word: int) -> int:
+    """Of one int, with Spark's seed: the usual 32-bit hash."""
+    k = word * 0xCC9E2D51 & MASK
+    k = _rotate(k, 15) * 0x1B873593 & MASK
+    h = _rotate(SEED ^ k, 13) * 5 + 0xE6546B64 & MASK
+    h ^= 4
+    h = (h ^ h >> 16) * 0x85EBCA6B & MASK
+    h = (h ^ h >> 13) * 0xC2B2AE35 & MASK
+    return h ^ h >> 16
+
+
+def _rotate(word: int, by: int) -> int:
+    return (word << by | word >> (32 - by)) & MASK

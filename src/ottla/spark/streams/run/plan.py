@@ -1,0 +1,100 @@
+"""What travels to the processes that run a sub-topology: all they need, and nothing of Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ottla.client.delivery import Setting
+from ottla.clock import SystemClock
+from ottla.spark.cluster import Cluster
+from ottla.spark.streams.cells import Cells, DictCells
+from ottla.spark.streams.failures import Failure, FailureKind, OnFailure, StreamsError, fail
+from ottla.spark.streams.records import Output
+from ottla.spark.streams.run.global_tables import global_store, refresh
+from ottla.spark.streams.subtopologies import SubTopology
+from ottla.spark.streams.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`tasks` is how many there are: the number of partitions of what the sub-topology reads."""
+
+    subtopology: SubTopology
+    application_id: str
+    tasks: int
+    servers: str
+    labels: tuple[int, ...] = ()
+    """What tasks are called in the shuffle (labels.py); none where there is no shuffle."""
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    caching: bool = True
+    on_failure: Mapping[FailureKind, OnFailure] = field(default_factory=dict)
+
+    def task(
+        self,
+        number: int,
+        open_cells: Callable[[str], Cells] | None = None,
+        *,
+        part: SubTopology | None = None,
+    ) -> Task:
+        """Of the sub-topology, or of a part of it that stands before the shuffle."""
+        piece = part or self.subtopology
+        return Task(
+            piece,
+            number,
+            open_cells or (lambda _: DictCells()),
+            SystemClock(),
+            application_id=self.application_id,
+            caching=self.caching,
+            on_failure=self._failed,
+            guarded=FailureKind.PROCESSING in self.on_failure,
+            partitions_of=Partitions(self.servers, self.settings),
+            global_stores={
+                name: global_store(table, self.servers, self.settings)
+                for name, table in piece.globals.items()
+            },
+        )
+
+    def label(self, number: int) -> int:
+        if number >= len(self.labels):
+            raise StreamsError(
+                f"A topic of the application has got more partitions: {number + 1}, and"
+                f" {self.tasks} when it started first. Use 'kafka-streams-application-reset', and"
+                " start it anew."
+            )
+        return self.labels[number]
+
+    def begin_batch(self) -> None:
+        """Before the first row: global tables have what there is now."""
+        for piece in (self.subtopology, *self.subtopology.prefixes):
+            refresh(piece.globals.values(), self.servers, self.settings)
+
+    def _failed(self, failure: Failure) -> Iterable[Output]:
+        return self.on_failure.get(failure.kind, fail)(failure)
+
+
+class Partitions:
+    """How many partitions a topic has; asked for once."""
+
+    def __init__(self, servers: str, settings: Mapping[str, Setting]) -> None:
+        self._where = (servers, settings)
+        self._known: dict[str, int] = {}
+
+    def __call__(self, topic: str) -> int:
+        if topic not in self._known:
+            cluster = Cluster(*self._where, make_topics=True)
+            try:
+                found = cluster.patiently(lambda: cluster.topic(topic))
+                self._known[topic] = len(found.leaders)
+            finally:
+                cluster.close()
+        return self._known[topic]
+
+
+def told(error: BaseException) -> StreamsError:
+    """With the cause in the same words: what comes from another process has nothing chained."""
+    cause = error.__cause__
+    words = f"{error}" if isinstance(error, StreamsError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, StreamsError) and cause is not None:
+        words += f": {type(cause).__name__}: {cause}"
+    return StreamsError(words)

@@ -1,0 +1,171 @@
+"""A sub-topology as a Spark query: from its topics, through its tasks, into the sink."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.spark import session, source
+from ottla.spark.running.begin import Pace, Starts, activate
+from ottla.spark.running.checkpoints import Checkpoint, Position, read_json, write_json
+from ottla.spark.running.cluster import Cluster
+from ottla.spark.streams.failures import StreamsError
+from ottla.spark.streams.run.labels import labels
+from ottla.spark.streams.run.plan import Plan
+from ottla.spark.streams.run.settings import Settings
+from ottla.spark.streams.run.topics import Piece
+from ottla.spark.streams.run.work import work
+from ottla.spark.work import packed, pickled
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+SHUFFLE: Final = "spark.sql.shuffle.partitions"
+TIMED_INTERVAL_MS: Final = 500
+"""Where the clock may be asked for, Spark runs a batch at each trigger, rows or not."""
+
+
+class Ground:
+    """What all queries of an application stand on. `spark` is called when the first one starts."""
+
+    def __init__(
+        self,
+        application_id: str,
+        spark: Callable[[], SparkSession],
+        cluster: Cluster,
+        home: Path,
+        wishes: Settings,
+    ) -> None:
+        self.application_id = application_id
+        self.cluster = cluster
+        self.home = home
+        self.pace = Pace()
+        self._wishes = wishes
+        self._spark = spark
+        self._session: SparkSession | None = None
+        self._lock = threading.Lock()
+        self._starts = Starts()
+        self._beginning = threading.Lock()
+
+    @property
+    def spark(self) -> SparkSession:
+        """A session of our own: the number of shuffle partitions is nobody else's business."""
+        with self._lock:
+            if self._session is None or not session.lives(self._session):
+                self._session = self._spark().newSession()
+                source.register(self._session)
+            activate(self._session)
+            return self._session
+
+    def checkpoint(self, piece: Piece) -> Checkpoint:
+        return Checkpoint(self.home / str(piece.number) / "checkpoint")
+
+    def start_of(self, piece: Piece, committed: Position) -> Position:
+        """Where it begins, and with how many tasks: written down once, as `latest` is now."""
+        path = self.home / str(piece.number) / "start.json"
+        known: dict[str, Any] | None = read_json(path)
+        if known is None:
+            known = {"tasks": piece.tasks, "offsets": self._offsets(piece, committed)}
+            write_json(path, known)
+        if known["tasks"] != piece.tasks:
+            raise StreamsError(
+                f"Sub-topology {piece.number} has state for {known['tasks']} tasks, and its topics"
+                f" have {piece.tasks} partitions now. Use 'kafka-streams-application-reset', and"
+                " cleanup()."
+            )
+        offsets: Position = known["offsets"]
+        return offsets
+
+    def begin(self, piece: Piece, start: Position) -> StreamingQuery:
+        """One after the other: each sets in the session how many partitions its shuffle has."""
+        with self._beginning:
+            return self._begin(piece, start)
+
+    def _begin(self, piece: Piece, start: Position) -> StreamingQuery:
+        spark = self.spark
+        plan = self._plan(piece, self._shuffle(spark, piece))
+        rows = self._read(spark, piece, plan, start)
+        timed = piece.subtopology.custom
+        if piece.subtopology.stateful:
+            rows = _stateful(rows, plan, timed=timed)
+        options = {**self.cluster.options(), "ottla.packed": "true"}
+        if not self._wishes.exactly_once:
+            options["ottla.delivery"] = "at_least_once"
+        writer = rows.writeStream.format("ottla").options(**options).outputMode("append")
+        writer = writer.option("checkpointLocation", str(self.checkpoint(piece).path))
+        writer = writer.queryName(f"{self.application_id}_{piece.number}")
+        writer = writer.trigger(processingTime=f"{self._interval_ms(timed)} milliseconds")
+        return self._starts.start(writer)
+
+    def _interval_ms(self, timed: bool) -> int:
+        wished = self._wishes.interval_ms
+        if wished is not None:
+            return wished
+        return max(self.pace.interval_ms({}), TIMED_INTERVAL_MS if timed else 0)
+
+    def _plan(self, piece: Piece, shuffle: int) -> Plan:
+        return Plan(
+            piece.subtopology,
+            self.application_id,
+            piece.tasks,
+            self.cluster.bootstrap_servers,
+            tuple(labels(piece.tasks, shuffle)),
+            self.cluster.settings,
+            self._wishes.caching,
+            self._wishes.on_failure,
+        )
+
+    def _shuffle(self, spark: SparkSession, piece: Piece) -> int:
+        """As many partitions as there are tasks, or cores; the first start decides."""
+        path = self.home / str(piece.number) / "shuffle.json"
+        known: int | None = read_json(path)
+        if known is None:
+            known = max(1, min(piece.tasks, int(self._spark().conf.get(SHUFFLE) or 1)))
+            write_json(path, known)
+        spark.conf.set(SHUFFLE, str(known))
+        return known
+
+    def _read(self, spark: SparkSession, piece: Piece, plan: Plan, start: Position) -> DataFrame:
+        options = {
+            **self.cluster.options(),
+            "startingOffsets": json.dumps(start),
+            "maxOffsetsPerTrigger": str(self._wishes.batch_records_max),
+            "kafka.isolation.level": "read_committed",
+            "includeHeaders": "true",
+            "ottla.work": packed(_worker(plan)),
+        }
+        if piece.patterns:
+            exactly = [re.escape(each) for each in piece.topics]
+            options["subscribePattern"] = "|".join(f"(?:{e})" for e in (*exactly, *piece.patterns))
+        else:
+            options["subscribe"] = ",".join(piece.topics)
+        return spark.readStream.format("ottla").options(**options).load()
+
+    def _offsets(self, piece: Piece, committed: Position) -> Position:
+        """For each topic: what was committed for it by somebody else, or by its own rule."""
+        found: Position = {}
+        for topic, rule in piece.topics.items():
+            earliest = self._wishes.earliest if rule is None else rule == "earliest"
+            position = self.cluster.position(topic, earliest=earliest)[topic]
+            found[topic] = {**position, **committed.get(topic, {})}
+        return found
+
+
+def _worker(plan: Plan) -> Callable[[], Any]:
+    return lambda: work(plan)
+
+
+def _stateful(rows: DataFrame, plan: Plan, *, timed: bool) -> DataFrame:
+    from ottla.spark.streams.run.stateful import OUTPUT, Tasks
+
+    return rows.groupBy("task").transformWithState(
+        Tasks(pickled(plan), plan.tasks, timed=timed),
+        OUTPUT,
+        outputMode="Append",
+        timeMode="ProcessingTime" if timed else "None",
+    )

@@ -1,0 +1,128 @@
+"""What a sub-topology does where its records are read.
+
+no state            the whole of it: what comes out are rows for the sink
+state               records are packed for the task that has their partition's number
+state, behind a     the prefix runs here; its rows are packed for the task that their new key
+change of key       belongs to
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from ottla.spark.reading import Chunk
+from ottla.spark.sink.murmur2 import partitions_of
+from ottla.spark.streams.records import Input
+from ottla.spark.streams.run.plan import Plan, told
+from ottla.spark.streams.run.rows import chunk_inputs, chunk_rows, input_rows, output_rows
+from ottla.spark.streams.subtopologies import SubTopology
+from ottla.spark.streams.task import Prefixed, Task
+from ottla.spark.work import Cell, Work
+
+
+def work(plan: Plan) -> Work:
+    return _Stateful(plan) if plan.subtopology.stateful else _Stateless(plan)
+
+
+class _Stateless:
+    """Tasks are kept: a processor's `init` is called once in a process, not once in a batch."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._tasks: dict[int, Task] = {}
+        self._before = _Prefixes(plan)
+
+    def __call__(self, chunks: Iterable[Chunk]) -> Iterator[Cell]:
+        self._plan.begin_batch()
+        used: set[int] = set()
+        for chunk in chunks:
+            found = self._before.rows(chunk)
+            rows = {chunk.partition: chunk_inputs(chunk)} if found is None else found
+            for number, some in rows.items():
+                used.add(number)
+                yield from self._cells(number, some)
+        for number in used:
+            yield from self._cells(number, None)
+
+    def _cells(self, number: int, rows: Iterable[Input] | None) -> Iterator[Cell]:
+        """None: the batch is over."""
+        try:
+            task = self._task(number)
+            sent = task.commit() if rows is None else task.process(rows)
+        except Exception as error:
+            self._tasks.clear()  # they are somewhere in the middle
+            raise told(error) from error
+        return ((number, cell) for cell in output_rows(sent)) if sent else iter(())
+
+    def _task(self, number: int) -> Task:
+        if number not in self._tasks:
+            self._tasks[number] = self._plan.task(number)
+        return self._tasks[number]
+
+
+class _Stateful:
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._before = _Prefixes(plan)
+
+    def __call__(self, chunks: Iterable[Chunk]) -> Iterator[Cell]:
+        self._plan.begin_batch()
+        for chunk in chunks:
+            found = self._before.rows(chunk)
+            if found is None:
+                yield self._plan.label(chunk.partition), chunk_rows(chunk)
+                continue
+            for number, rows in found.items():
+                yield self._plan.label(number), input_rows(rows)
+
+
+class _Prefixes:
+    """The parts of a sub-topology that stand before the shuffle."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._tasks: dict[tuple[int, int], Prefixed] = {}
+        self._of: dict[str, list[int]] = {}
+
+    def rows(self, chunk: Chunk) -> dict[int, list[Input]] | None:
+        """By task; None if the chunk goes to its task as it is."""
+        found = self._of.get(chunk.topic)
+        if found is None:
+            prefixes = self._plan.subtopology.prefixes
+            found = [n for n, each in enumerate(prefixes) if _reads(each, chunk.topic)]
+            self._of[chunk.topic] = found
+        if not found:
+            return None
+        by_task: dict[int, list[Input]] = defaultdict(list)
+        for number in found:
+            rows = self._rekeyed(number, chunk)
+            if rows:
+                keys = pa.array([each.key for each in rows], pa.binary())
+                for row, task in zip(rows, partitions_of(keys, self._plan.tasks), strict=True):
+                    by_task[int(task)].append(row)
+        return by_task
+
+    def _rekeyed(self, number: int, chunk: Chunk) -> list[Input]:
+        try:
+            return self._prefix(number, chunk.partition).process(chunk_inputs(chunk))
+        except Exception as error:
+            self._tasks.clear()
+            raise told(error) from error
+
+    def _prefix(self, number: int, partition: int) -> Prefixed:
+        key = (number, partition)
+        if key not in self._tasks:
+            part = self._plan.subtopology.prefixes[number]
+            self._tasks[key] = Prefixed(self._plan.task(partition, part=part))
+        return self._tasks[key]
+
+
+def _reads(piece: SubTopology, topic: str) -> bool:
+    return any(
+        topic in each.topics or (each.pattern and re.fullmatch(each.pattern, topic))
+        for each in piece.sources
+    )

@@ -1,0 +1,94 @@
+"""How many partitions and tasks there are, what they are called in a shuffle, and the settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.spark.streams import FailureKind, Long, String, Topology, TopologyError, log_and_continue
+from ottla.spark.streams.graph import Graph, Repartition
+from ottla.spark.streams.run.labels import labels, place_of
+from ottla.spark.streams.run.partitions import counts_of, task_count
+from ottla.spark.streams.run.settings import ConfigError, settings_of
+from ottla.spark.streams.subtopologies import subtopologies
+
+
+def counted(graph: Graph, **partitions: int) -> dict[str, int]:
+    counts = counts_of(graph, lambda source: source.topics, partitions)
+    names = {each.name: each for each in graph.nodes.values()}
+    return {
+        node.topic if isinstance(node, Repartition) else name: counts[name]
+        for name in counts
+        for node in (names[name],)
+    }
+
+
+def test_a_repartition_topic_has_as_many_as_the_largest_input_of_its_writer() -> None:
+    topology = Topology(key=String(), value=String())
+    merged = topology.stream("small").merge(topology.stream("large"))
+    counts = merged.group_by(lambda value: value, key=String()).count()
+    again = counts.group_by(lambda key, count: ("all", count), key=String(), value=Long())
+    again.reduce(lambda a, b: a + b, lambda a, b: a - b)
+    found = counted(topology.graph, small=2, large=5)
+    assert {count for name, count in found.items() if name.endswith("repartition")} == {5}
+    counts_by_name = counts_of(topology.graph, lambda s: s.topics, {"small": 2, "large": 5})
+    assert [task_count(each, counts_by_name) for each in subtopologies(topology.graph)] == [5, 5]
+
+
+def test_a_repartition_has_what_it_was_asked_for_and_all_behind_it_as_well() -> None:
+    topology = Topology(key=String(), value=String())
+    split = topology.stream("in").repartition(partitions=7, name="wide")
+    split.group_by(lambda value: value, key=String()).count()
+    found = counted(topology.graph, **{"in": 2})
+    assert found["wide-repartition"] == 7
+    assert sorted(found.values()) == [2, 7, 7]
+
+
+def test_topics_that_are_joined_must_have_equally_many() -> None:
+    topology = Topology(key=String(), value=String())
+    left, right = topology.stream("left"), topology.stream("right")
+    topology.graph.copartitioned.append(left.sources | right.sources)
+    assert counted(topology.graph, left=3, right=3)
+    with pytest.raises(TopologyError, match=r"same number of partitions: \[{left=3, right=4}]"):
+        counted(topology.graph, left=3, right=4)
+
+
+@pytest.mark.parametrize(("tasks", "partitions"), [(1, 1), (2, 2), (4, 2), (7, 3), (16, 4)])
+def test_every_partition_of_a_shuffle_has_as_many_tasks(tasks: int, partitions: int) -> None:
+    found = labels(tasks, partitions)
+    assert [each % tasks for each in found] == list(range(tasks))
+    assert [place_of(each, partitions) for each in found] == [n % partitions for n in range(tasks)]
+
+
+def test_settings_have_kafkas_names() -> None:
+    found = settings_of(
+        {
+            "application.id": "a",
+            "auto.offset.reset": "latest",
+            "processing.guarantee": "at_least_once",
+            "commit.interval.ms": 500,
+            "statestore.cache.max.bytes": 0,
+            "deserialization.exception.handler": (
+                "org.apache.kafka.streams.errors.LogAndContinueExceptionHandler"
+            ),
+            "num.stream.threads": 4,
+            "security.protocol": "SSL",
+        }
+    )
+    assert (found.earliest, found.exactly_once, found.caching) == (False, False, False)
+    assert found.interval_ms == 500
+    assert found.on_failure == {FailureKind.DESERIALIZATION: log_and_continue}
+    assert found.client == {"security.protocol": "SSL"}
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"procesing.guarantee": "x"}, "is it processing.guarantee?"),
+        ({"processing.guarantee": "twice"}, "one of exactly_once_v2, at_least_once"),
+        ({"commit.interval.ms": "soon"}, "is a number"),
+        ({"production.exception.handler": "shrug"}, "a function, 'fail' or 'continue'"),
+    ],
+)
+def test_a_wrong_setting_is_told_of(config: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        settings_of(config)
