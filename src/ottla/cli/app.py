@@ -21,6 +21,7 @@ from ottla.cli.verbs import (
     produce,
     sql,
     sql_server,
+    streams,
     topics,
     transactions,
 )
@@ -38,6 +39,7 @@ ORDER: Final = (
     "sql",
     "sql-server",
     "connect",
+    "streams",
 )
 
 HELP = """Ottla: an event streaming platform that speaks Kafka's protocol.
@@ -80,6 +82,7 @@ app.command("produce", help=produce.HELP)(produce.produce)
 app.command("consume", help=consume.HELP)(consume.consume)
 app.command("sql", help=sql.HELP)(sql.sql)
 app.command("sql-server", help=sql_server.HELP)(sql_server.sql_server)
+app.add_typer(streams.app, name="streams")
 app.command("bench", help=bench.HELP)(bench.bench)
 app.command("dump-log", help=dump_log.HELP)(dump_log.dump_log)
 

@@ -1,0 +1,155 @@
+"""kafka-streams-application-reset: a Streams application begins again from its input topics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from ottla.cli.kafka.group_offsets import from_csv, new_offsets, topic_partitions, within_log
+from ottla.cli.kafka.options import BOOTSTRAP, Option, Options, UsageError
+from ottla.cli.kafka.tool import ToolError, read_properties, run
+from ottla.client.admin import Admin
+from ottla.client.describing import GroupDescription
+from ottla.client.record import TopicPartition
+from ottla.errors import KafkaError
+
+NAME: Final = "kafka-streams-application-reset"
+DESCRIPTION: Final = (
+    "This tool helps to quickly reset an application in order to reprocess its data from scratch:"
+    " it sets the offsets of its input topics and deletes its internal topics. Stop all instances"
+    " first; then call cleanup() of each, or delete its state directory."
+)
+SCENARIOS: Final = (
+    "to-offset",
+    "to-earliest",
+    "to-latest",
+    "by-duration",
+    "to-datetime",
+    "from-file",
+    "shift-by",
+)
+INTERNAL: Final = re.compile(
+    r".+-(changelog|repartition)|.+-(subscription-(registration|response))-topic"
+)
+
+OPTIONS: Final = (
+    BOOTSTRAP,
+    Option("application-id", "REQUIRED: The application's id (application.id).", "id"),
+    Option("input-topics", "Topics whose offsets are set: topic1,topic2.", "list"),
+    Option("internal-topics", "Internal topics to delete, of those there are.", "list"),
+    Option("config-file", "A properties file with settings of the client.", "file"),
+    Option("to-offset", "Reset to this offset.", "offset"),
+    Option("to-datetime", "Reset to the first record since: YYYY-MM-DDThh:mm:ss.sss.", "time"),
+    Option("by-duration", "Reset to the first record since so long ago: PnDTnHnMnS.", "duration"),
+    Option("to-earliest", "Reset to the first offset. This is the default."),
+    Option("to-latest", "Reset to the last offset."),
+    Option("shift-by", "Reset by so many records, forward or (negative) back.", "count"),
+    Option("from-file", "Reset to the offsets of a CSV file.", "file"),
+    Option("force", "Go on although the group has members."),
+    Option("dry-run", "Show what would be done."),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run(NAME, DESCRIPTION, OPTIONS, work, arguments)
+
+
+def work(options: Options) -> int:
+    name = options.require("application-id")
+    bootstrap = options.value("bootstrap-server") or "localhost:9092"
+    given = [each for each in SCENARIOS if options.has(each)]
+    if len(given) > 1:
+        raise UsageError(f'Option "[{given[0]}]" can\'t be used with option "[{given[1]}]"')
+    if options.has("dry-run"):
+        print(
+            "----Dry run displays the actions which will be performed when running Streams Reset"
+            " Tool----"
+        )
+    settings = read_properties(options.value("config-file"))
+    with Admin(bootstrap, settings=dict(settings)) as admin:
+        _check_inactive(admin, name, force=options.has("force"))
+        topics = admin.topics.names()
+        code = _reset_inputs(admin, options, name, topics)
+        return _delete_internal(admin, options, name, topics) or code
+
+
+def _check_inactive(admin: Admin, name: str, *, force: bool) -> None:
+    group = admin.groups.describe(name)[name]
+    if isinstance(group, GroupDescription) and group.members and not force:
+        raise ToolError(
+            f"Consumer group '{name}' is still active and has following members:"
+            f" {[each.id for each in group.members]}. Make sure to stop all running application"
+            " instances before running the reset tool. You can use option '--force' to remove"
+            " active members from the group."
+        )
+
+
+def _reset_inputs(admin: Admin, options: Options, name: str, topics: Iterable[str]) -> int:
+    wanted = _listed(options, "input-topics")
+    if not wanted:
+        print("No input topics specified. Skipping seek.")
+        return 0
+    known = set(topics)
+    found = [each for each in wanted if each in known]
+    missing = [each for each in wanted if each not in known]
+    if found:
+        print(f"Reset-offsets for input topics [{', '.join(found)}]")
+        plan = _plan(admin, options, name, found)
+        print("Following input topics offsets will be reset to (for consumer group " + name + ")")
+        for each, offset in sorted(plan.items()):
+            print(f"Topic: {each.topic} Partition: {each.partition} Offset: {offset}")
+        if not options.has("dry-run"):
+            admin.groups.alter_offsets(name, plan)
+        print("Done.")
+    if missing:
+        print(f"Following input topics are not found, skipping them: [{', '.join(missing)}]")
+    return 1 if missing else 0
+
+
+def _plan(
+    admin: Admin, options: Options, name: str, topics: list[str]
+) -> dict[TopicPartition, int]:
+    if options.has("from-file"):
+        path = options.require("from-file")
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except OSError as error:
+            raise ToolError(f"Unable to read file {path}: {error.strerror}") from None
+        return within_log(admin, from_csv(text, several=False).get("", {}))
+    partitions = topic_partitions(admin, topics)
+    current: dict[TopicPartition, int] = {}
+    if options.has("shift-by"):
+        current = {each: found.offset for each, found in admin.groups.offsets(name).items()}
+    if not any(map(options.has, SCENARIOS)):
+        options = Options(OPTIONS, ["--to-earliest"])
+    return new_offsets(admin, options, partitions, current)
+
+
+def _delete_internal(admin: Admin, options: Options, name: str, topics: Iterable[str]) -> int:
+    own = [each for each in topics if each.startswith(f"{name}-") and INTERNAL.fullmatch(each)]
+    wanted = _listed(options, "internal-topics")
+    wrong = [each for each in wanted if each not in own]
+    if wrong:
+        raise ToolError(
+            f"Invalid topic specified in the --internal-topics option: [{', '.join(wrong)}]."
+            " Ensure that the topics specified are all internal topics. Do a dry run without the"
+            " --internal-topics option to see the list of all internal topics that can be deleted."
+        )
+    chosen = wanted or own
+    inferred = "" if wanted else "inferred "
+    print(f"Deleting {inferred}internal topics [{', '.join(chosen)}]")
+    failed = 0
+    if chosen and not options.has("dry-run"):
+        for topic, error in admin.topics.delete(*chosen).items():
+            if isinstance(error, KafkaError):
+                print(f"ERROR: Deleting topic {topic} failed: {error}")
+                failed = 1
+    print("Done.")
+    return failed
+
+
+def _listed(options: Options, name: str) -> list[str]:
+    """Given once or again, each with one or several."""
+    return [each.strip() for word in options.values(name) for each in word.split(",") if each]
