@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +19,7 @@ from ottla.broker.auto_create import create
 from ottla.broker.cleaning import Cleaning
 from ottla.broker.connection_rates import ConnectionRates
 from ottla.broker.context import Context, Session, unheard, unheld
+from ottla.broker.departed import Departed
 from ottla.broker.dispatch import ROUTES, SERVED
 from ottla.broker.groups import Groups
 from ottla.broker.housekeeping import Housekeeping, Job
@@ -100,6 +101,7 @@ class Broker:
         self.connection_rates = ConnectionRates(config)
         self.telemetry = Telemetry()
         self.neighbours = Neighbours(self)
+        self.departed = Departed()
         self.metrics_port: int | None = None  # as bound
         self._metrics: Metrics | None = None
         self._stopping = False
@@ -160,7 +162,7 @@ class Broker:
         self._cleaning = Cleaning(self)
         self._cleaning.start()
         self._server.accept()
-        self._lookout.start()
+        self.lookout.start()
 
     async def _open(self, now_ms: int, undo: AsyncExitStack) -> None:
         sync = self.config.ottla_metadata_sync_enable
@@ -254,7 +256,7 @@ class Broker:
 
     async def _cease(self, grace_s: float) -> None:
         """What runs on its own ends, here as in `crash`."""
-        await self._lookout.stop()
+        await self.lookout.stop()
         await self._server.stop(grace_s)
         if self._metrics is not None:
             await self._metrics.stop()
@@ -279,7 +281,7 @@ class Broker:
         self.controller = Controller(
             store, metadata, commits, broker_id=self.node_id, config=lambda: self.config
         )
-        self._lookout = Lookout(self, lambda broker: expel(store, commits, broker))
+        self.lookout = Lookout(self, lambda broker: expel(store, commits, broker))
         self._registration = Registration(self, store, commits)
         self._campaign = Campaign(
             self.controller,
@@ -389,10 +391,12 @@ class Broker:
 
     def endpoints(self, listener: str) -> Iterator[tuple[BrokerImage, str, int]]:
         """Every live broker with the address for clients of this listener."""
-        for broker in self.image.brokers.values():
-            found = broker.listener(listener)
-            if found is not None:
-                yield broker, found.host, found.port
+        return _addresses(self.image.brokers.values(), listener)
+
+    def endpoints_of_late(self, listener: str) -> Iterator[tuple[BrokerImage, str, int]]:
+        """The same, and those that have gone within the last seconds."""
+        yield from self.endpoints(listener)
+        yield from _addresses(self.departed.shown(self.clock.now_ms()), listener)
 
     def offline_replicas(self, topic: str, partition: PartitionImage) -> list[int]:
         """Replicas on brokers that are dead, and ours if its log directory has failed."""
@@ -427,6 +431,7 @@ class Broker:
             server.connections_per_ip_overrides = config.max_connections_per_ip_overrides
         self.partitions.apply(image, now_ms)
         self.neighbours.apply(image)
+        self.departed.apply(image, now_ms)
         self._apply_quotas(image)
         self._coordinate(image, now_ms)
 
@@ -520,6 +525,15 @@ class Broker:
 
     def _high_watermarks(self) -> dict[tuple[str, int], int]:
         return {(each.topic, each.index): each.high_watermark for each in self.partitions}
+
+
+def _addresses(
+    brokers: Iterable[BrokerImage], listener: str
+) -> Iterator[tuple[BrokerImage, str, int]]:
+    for broker in brokers:
+        found = broker.listener(listener)
+        if found is not None:
+            yield broker, found.host, found.port
 
 
 def _flush_interval_ms(config: ServerConfig) -> int:

@@ -9,6 +9,7 @@ v1  key type        v4  several keys (KIP-699)        v6  share-partitions (KIP-
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable
 from typing import Final
 
@@ -38,6 +39,20 @@ def handle(
     topic = TOPICS.get(request.key_type)
     if topic is not None and topic not in ctx.broker.image.topics:
         return _create_and_answer(ctx, request, topic)
+    if ctx.broker.lookout.has_doubts:
+        return _answer_when_settled(ctx, request)
+    return _answer(ctx, request)
+
+
+async def _answer_when_settled(
+    ctx: Context, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    """A broker may be dead, and nobody elected in its place: that takes a moment only."""
+    keys = _keys(ctx, request)
+    with contextlib.suppress(KafkaError):
+        await ctx.broker.lookout.settle(
+            lambda: {_leader(ctx, request.key_type, key) for key in keys}
+        )
     return _answer(ctx, request)
 
 

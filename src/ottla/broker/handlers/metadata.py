@@ -39,6 +39,8 @@ def handle(
     missing = _to_create(ctx, request)
     if missing:
         return _create_and_answer(ctx, request, missing)
+    if ctx.broker.lookout.has_doubts:
+        return _answer_when_settled(ctx, request)
     return _answer(ctx, request, {})
 
 
@@ -67,6 +69,21 @@ async def _create_and_answer(
     return _answer(ctx, request, failed)
 
 
+async def _answer_when_settled(ctx: Context, request: MetadataRequest) -> MetadataResponse:
+    """A broker may be dead, and nobody elected in its place: that takes a moment only."""
+    await ctx.broker.lookout.settle(lambda: _leaders(ctx, request))
+    return _answer(ctx, request, {})
+
+
+def _leaders(ctx: Context, request: MetadataRequest) -> set[int]:
+    topics = ctx.broker.image.topics
+    if request.topics is not None:
+        by_id = (ctx.broker.image.topic_name(each.topic_id) for each in request.topics)
+        names = {*(each.name for each in request.topics), *by_id}
+        topics = {name: topic for name, topic in topics.items() if name in names}
+    return {each.leader for topic in topics.values() for each in topic.partitions}
+
+
 def _answer(
     ctx: Context, request: MetadataRequest, failed: dict[str, ErrorCode]
 ) -> MetadataResponse:
@@ -81,7 +98,7 @@ def _answer(
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.id, host=host, port=port, rack=broker.rack)
-            for broker, host, port in ctx.broker.endpoints(ctx.session.listener)
+            for broker, host, port in ctx.broker.endpoints_of_late(ctx.session.listener)
         ],
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
