@@ -19,6 +19,9 @@ CONNECTORS: Final = (
     (Kind.SOURCE, f"{CONFLUENT}.jdbc.JdbcSourceConnector", "jdbc.source", ()),
     (Kind.SINK, f"{CONFLUENT}.jdbc.JdbcSinkConnector", "jdbc.sink", ()),
     (Kind.SINK, f"{CONFLUENT}.http.HttpSinkConnector", "http.sink", ()),
+    (Kind.SOURCE, f"{KAFKA}.mirror.MirrorSourceConnector", "mirror.source", ()),
+    (Kind.SOURCE, f"{KAFKA}.mirror.MirrorCheckpointConnector", "mirror.checkpoints", ()),
+    (Kind.SOURCE, f"{KAFKA}.mirror.MirrorHeartbeatConnector", "mirror.heartbeats", ()),
     (
         Kind.SINK,
         "StorageSinkConnector",

@@ -87,11 +87,19 @@ class Source:
 
     def poll(self) -> list[SourceRecord]:
         """One poll of each task, committed."""
-        records = [record for task in self.tasks for record in task.poll() or ()]
-        self.context.commit(records)
+        found: list[SourceRecord] = []
         for task in self.tasks:
+            records = task.poll() or ()
+            self.deliver(records)
+            self.context.commit(records)
+            for record in records:
+                task.commit_record(record)
             task.commit()
-        return records
+            found += records
+        return found
+
+    def deliver(self, records: Sequence[SourceRecord]) -> None:
+        """To be replaced where records are to go somewhere."""
 
     def take(self, count: int) -> list[SourceRecord]:
         return self.until(lambda found: len(found) >= count)
