@@ -36,14 +36,17 @@ class Builder:
         self._count = 0
 
     def new_name(self, prefix: str, name: str | None = None) -> str:
-        """The name that was asked for, or the prefix with the next number."""
-        if name is not None:
-            return checked_name(name)
+        """The name that was asked for, or the prefix with the next number.
+
+        As in Kafka the number is taken either way: a name that is given to one operation does not
+        change those of the operations behind it.
+        """
         self._count += 1
-        return f"{prefix}{self._count - 1:010d}"
+        return f"{prefix}{self._count - 1:010d}" if name is None else checked_name(name)
 
     def new_store_name(self, prefix: str, name: str | None = None) -> str:
-        return self.new_name(f"{prefix}STATE-STORE-", name)
+        """Here no number is taken if there is a name."""
+        return self.new_name(f"{prefix}STATE-STORE-") if name is None else checked_name(name)
 
     def add(self, node: Node) -> str:
         self.graph.add(node)

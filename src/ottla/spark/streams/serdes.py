@@ -69,7 +69,12 @@ class Bytes(Serde[bytes]):
 
 class String(Serde[str]):
     def serialize(self, topic: str, value: str | None) -> bytes | None:
-        return None if value is None else value.encode()
+        if value is None:
+            return None
+        try:
+            return value.encode()
+        except AttributeError:
+            raise SerializationError(f"String() was given {value!r}, for {topic}") from None
 
     def deserialize(self, topic: str, data: bytes | None) -> str | None:
         return None if data is None else data.decode()

@@ -279,7 +279,7 @@ class WindowStore(Generic[K, V]):
             if (last is None or key <= last) and (first is None or key >= first):
                 if oldest_ms <= start <= start_max:
                     yield self._windowed(key, start), self._value_of(data)
-            elif last is not None and not key.startswith(last) and not reverse:
+            elif last is not None and key > last and not key.startswith(last) and not reverse:
                 return
 
     def all(self, *, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]:

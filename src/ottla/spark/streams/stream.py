@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from ottla.spark.streams.branches import Branched
-from ottla.spark.streams.building import Builder
+from ottla.spark.streams.building import Builder, checked_name
 from ottla.spark.streams.global_table import GlobalKTable
 from ottla.spark.streams.graph import Partitioner, Sink, Supplier
 from ottla.spark.streams.grouped import GroupedStream
@@ -221,7 +221,7 @@ class Stream(Generic[K, V]):
         key, value = key or self.key_serde, value or self.value_serde
         source = builder.repartition(
             self.node,
-            builder.new_name("KSTREAM-REPARTITION-", name),
+            builder.new_name("KSTREAM-REPARTITION-") if name is None else checked_name(name),
             key,
             value,
             partitions=partitions,

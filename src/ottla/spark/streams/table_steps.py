@@ -44,6 +44,8 @@ class Stored(Processor[Any, Any]):
     def put(self, record: AnyRecord, cell: bytes, new: Any, old: Any, timestamp: int) -> None:
         """`cell`: the bytes of the key."""
         self.store.write(cell, new, timestamp)
+        if new is None and self._updates.cached:
+            timestamp = record.timestamp  # nothing is kept that would have another one
         self._updates.forward(record.key, new, old, timestamp, record.headers, same=cell)
 
     def before(self, cell: bytes) -> Any:
