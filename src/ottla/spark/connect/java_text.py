@@ -58,11 +58,12 @@ def float32(value: float) -> float:
         packed = FLOAT32.pack(value)
     except OverflowError:
         return math.copysign(math.inf, value)
+    rounded: float = FLOAT32.unpack(packed)[0]
     for digits in (6, 7, 8):
-        shorter = float(f"{value:.{digits}g}")
+        shorter = float(f"{rounded:.{digits}g}")
         if FLOAT32.pack(shorter) == packed:
             return shorter
-    return float(f"{FLOAT32.unpack(packed)[0]:.9g}")
+    return float(f"{rounded:.9g}")
 
 
 def _java_date(value: datetime.date | datetime.time) -> str:

@@ -39,9 +39,16 @@ class ConnectRecord:
     timestamp: int | None
     headers: tuple[Header, ...]
 
+    def copied(self: R) -> R:
+        """A record of one's own, to change it."""
+        raise NotImplementedError
+
     def replace(self: R, **changes: Any) -> R:
         """The same record but for what is named; a transform's way to change one."""
-        raise NotImplementedError
+        made = self.copied()
+        for name, value in changes.items():
+            setattr(made, name, value)
+        return made
 
 
 @dataclass(slots=True, init=False)
@@ -75,15 +82,12 @@ class SourceRecord(ConnectRecord):
         self.timestamp = timestamp
         self.headers = headers
 
-    def replace(self, **changes: Any) -> SourceRecord:
-        made = SourceRecord(
+    def copied(self) -> SourceRecord:
+        return SourceRecord(
             self.source_partition, self.source_offset, self.topic, self.partition,
             self.key_schema, self.key, self.value_schema, self.value, self.timestamp,
             self.headers,
         )  # fmt: skip
-        for name, value in changes.items():
-            setattr(made, name, value)
-        return made
 
 
 @dataclass(slots=True, init=False)
@@ -123,7 +127,7 @@ class SinkRecord(ConnectRecord):
         self.headers = headers
         self.raw = raw
 
-    def replace(self, **changes: Any) -> SinkRecord:
+    def copied(self) -> SinkRecord:
         made = SinkRecord(
             self.original_topic, self.original_partition, self.key_schema, self.key,
             self.value_schema, self.value, self.original_offset, self.timestamp,
@@ -131,6 +135,4 @@ class SinkRecord(ConnectRecord):
         )  # fmt: skip
         made.topic = self.topic
         made.partition = self.partition
-        for name, value in changes.items():
-            setattr(made, name, value)
         return made

@@ -139,7 +139,7 @@ class JsonConverter(Converter):
         return self._read_envelope(data)
 
     def _read_envelope(self, data: bytes) -> SchemaAndValue:
-        envelope = _loaded(data)
+        envelope = _loaded(data) if data else None
         if not isinstance(envelope, dict) or envelope.keys() != {"schema", "payload"}:
             raise DataException(
                 'JsonConverter with schemas.enable requires "schema" and "payload" fields and may '

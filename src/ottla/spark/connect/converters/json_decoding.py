@@ -12,7 +12,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
-from ottla.spark.connect.data import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Struct, Type
+from ottla.spark.connect.data import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schema, Struct, Type
 from ottla.spark.connect.errors import DataException
 from ottla.spark.connect.java_text import float32
 from ottla.spark.connect.logical import (
@@ -21,13 +21,11 @@ from ottla.spark.connect.logical import (
     from_millis,
     from_time_millis,
 )
-from ottla.spark.connect.schema import INTEGER_BITS, LOGICAL_TYPES, validate_value
+from ottla.spark.connect.schema import LOGICAL_TYPES, validate_value
 
 Decoder = Callable[[Any], Any]
 SHAPES_MAX: Final = 64  # kept for each struct schema: nulls make new ones
-PLAIN: Final = {Type.BOOLEAN: bool, Type.STRING: str, Type.FLOAT64: float} | dict.fromkeys(
-    INTEGER_BITS, int
-)
+PLAIN: Final = {Type.BOOLEAN: bool, Type.STRING: str, Type.FLOAT64: float}
 
 
 class Decoders:
@@ -100,52 +98,55 @@ class Decoders:
     def _struct(self, schema: Schema) -> Decoder:
         names = [field.name for field in schema.fields]
         decoders = [self.of(field.schema) for field in schema.fields]
-        ranges = [
-            (i, -(1 << bits - 1), (1 << bits - 1) - 1)
-            for i, field in enumerate(schema.fields)
-            if (bits := INTEGER_BITS.get(field.schema.type, 0))
-        ]
-        plain_shapes: set[tuple[type, ...]] = set()
+        # By the types of the values: the fields that JSON does not have as they are.
+        plans: dict[tuple[type, ...], list[tuple[int, Decoder]]] = {}
 
         def struct(value: Any) -> Any:
             if type(value) is not dict:
                 raise DataException(
                     f"Structs should be encoded as JSON objects, but found {node_type(value)}"
                 )
-            values: list[Any] = [value.get(name) for name in names]
+            get = value.get
+            values = [get(name) for name in names]
             shape = tuple(map(type, values))
-            if shape in plain_shapes and all(
-                values[i] is None or low <= values[i] <= high for i, low, high in ranges
-            ):
-                return Struct.of(schema, values)
-            if len(plain_shapes) < SHAPES_MAX and self._is_plain(schema, values):
-                plain_shapes.add(shape)
-            decoded = [decode(each) for decode, each in zip(decoders, values, strict=True)]
-            return _checked(schema, decoded)
+            plan = plans.get(shape)
+            if plan is None:
+                plan = self._others(schema, values, decoders)
+                if len(plans) < SHAPES_MAX:
+                    plans[shape] = plan
+            for index, decode in plan:
+                values[index] = decode(values[index])
+            return Struct.of(schema, values)
 
         return struct
 
-    def _is_plain(self, schema: Schema, values: list[Any]) -> bool:
-        """Whether JSON of these types is the values already."""
-        for field, value in zip(schema.fields, values, strict=True):
-            inner = field.schema
-            if inner.name in LOGICAL_TYPES or inner.type not in PLAIN:
-                return False
-            if value is None and not (
-                inner.optional and (inner.default is None or not self._replace_null)
-            ):
-                return False
-            if value is not None and type(value) is not PLAIN[inner.type]:
-                return False
-        return True
+    def _others(
+        self, schema: Schema, values: list[Any], decoders: list[Decoder]
+    ) -> list[tuple[int, Decoder]]:
+        return [
+            (field.index, _checked(field, decode))
+            for field, value, decode in zip(schema.fields, values, decoders, strict=True)
+            if not self._is_plain(field.schema, value)
+        ]
 
-
-def _checked(schema: Schema, values: list[Any]) -> Struct:
-    """Text that was asked for and is a number is null, which may not do for the field."""
-    for field, value in zip(schema.fields, values, strict=True):
+    def _is_plain(self, schema: Schema, value: Any) -> bool:
+        """Whether JSON of this type is the value already. An integer may be too large."""
         if value is None:
-            validate_value(field.schema, value, f'field: "{field.name}"')
-    return Struct.of(schema, values)
+            return schema.optional and (schema.default is None or not self._replace_null)
+        kind = PLAIN.get(schema.type) if schema.name not in LOGICAL_TYPES else None
+        return type(value) is kind
+
+
+def _checked(field: Field, decode: Decoder) -> Decoder:
+    """Text that was asked for and is a number is null, which may not do for the field."""
+
+    def checked(value: Any) -> Any:
+        decoded = decode(value)
+        if decoded is None:
+            validate_value(field.schema, decoded, f'field: "{field.name}"')
+        return decoded
+
+    return checked if field.schema.type in (Type.STRING, Type.BYTES) else decode
 
 
 def _entry(entry: Any, of_key: Decoder, of_value: Decoder) -> tuple[Any, Any]:
@@ -163,6 +164,8 @@ def _integer(bits: int) -> Decoder:
     half, whole = 1 << bits - 1, 1 << bits
 
     def integer(value: Any) -> int:
+        if type(value) is int and -half <= value < half:  # the usual case, in one step
+            return value
         if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
             return 0
         return (int(value) + half) % whole - half

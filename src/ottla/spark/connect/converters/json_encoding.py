@@ -1,7 +1,7 @@
 """Values with schemas -> what orjson writes.
 
-Each schema is compiled once to a function. Most structs hold plain numbers and strings, which JSON
-takes as they are: for these, to look at the types of all values at once is enough.
+Each schema is compiled once to a function. Most fields are plain numbers and strings, which JSON
+takes as they are: for these, to look at the types of all values of a struct at once is enough.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ class Encoders:
     def _struct(self, schema: Schema) -> Encoder:
         names = [field.name for field in schema.fields]
         encoders = [self.of(field.schema) for field in schema.fields]
-        floats = [i for i, f in enumerate(schema.fields) if EXACT.get(f.schema.type) is float]
-        plain_shapes: set[tuple[type, ...]] = set()
+        # By the types of the values: the fields that JSON does not take as they are.
+        plans: dict[tuple[type, ...], list[tuple[str, Encoder]]] = {}
 
         def struct(value: Any) -> Any:
             if type(value) is not Struct:
@@ -122,35 +122,39 @@ class Encoders:
                 raise DataException("Mismatching schema.")
             values = value._values
             shape = tuple(map(type, values))
-            if shape in plain_shapes and all(_is_finite(values[i]) for i in floats):
-                return dict(zip(names, values, strict=True))
-            if len(plain_shapes) < SHAPES_MAX and self._is_plain(schema, values):
-                plain_shapes.add(shape)
-            return {n: encode(v) for n, encode, v in zip(names, encoders, values, strict=True)}
+            plan = plans.get(shape)
+            if plan is None:
+                plan = self._others(schema, values, encoders)
+                if len(plans) < SHAPES_MAX:
+                    plans[shape] = plan
+            told = dict(zip(names, values, strict=True))
+            for name, encode in plan:
+                told[name] = encode(told[name])
+            return told
 
         return struct
 
-    def _is_plain(self, schema: Schema, values: list[Any]) -> bool:
-        """Whether values of these types are JSON as they are."""
-        for field, value in zip(schema.fields, values, strict=True):
-            inner = field.schema
-            if inner.name in LOGICAL_TYPES or inner.type not in EXACT:
-                return False
-            if value is None and (not inner.optional or self._default(inner) is not None):
-                return False
-            if value is not None and type(value) is not EXACT[inner.type]:
-                return False
-        return True
+    def _others(
+        self, schema: Schema, values: list[Any], encoders: list[Encoder]
+    ) -> list[tuple[str, Encoder]]:
+        return [
+            (field.name, encode)
+            for field, value, encode in zip(schema.fields, values, encoders, strict=True)
+            if not self._is_plain(field.schema, value)
+        ]
 
-
-def _is_finite(value: Any) -> bool:
-    return value is None or value - value == 0.0
+    def _is_plain(self, schema: Schema, value: Any) -> bool:
+        """Whether each value of this type is JSON as it is. A float may be NaN."""
+        if value is None:
+            return schema.optional and self._default(schema) is None
+        kind = EXACT.get(schema.type) if schema.name not in LOGICAL_TYPES else None
+        return type(value) is kind and kind is not float
 
 
 def _exact(schema: Schema) -> Encoder:
     kind = EXACT[schema.type]
     if kind is float:
-        return lambda value: _float(schema, value)
+        return _floats(schema)
 
     def exact(value: Any) -> Any:
         if type(value) is not kind:
@@ -160,10 +164,15 @@ def _exact(schema: Schema) -> Encoder:
     return exact
 
 
-def _float(schema: Schema, value: Any) -> Any:
-    if type(value) is not float and type(value) is not int:
-        raise _wrong(schema, value)
-    return float_json(float(value))
+def _floats(schema: Schema) -> Encoder:
+    def encode(value: Any) -> Any:
+        if type(value) is float and value - value == 0.0:  # the usual case, in one step
+            return value
+        if type(value) is not float and type(value) is not int:
+            raise _wrong(schema, value)
+        return float_json(float(value))
+
+    return encode
 
 
 def float_json(value: float) -> Any:

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from ottla.spark.connect.config import ConfigDef, ConfigType, Importance
+from ottla.spark.connect.config import ConfigDef, ConfigType, Importance, Width
 from ottla.spark.connect.converters.converter import Converter, SchemaAndValue, converter_config
 from ottla.spark.connect.data import (
     OPTIONAL_BOOLEAN_SCHEMA,
@@ -34,6 +34,8 @@ class StringConverter(Converter):
             "UTF-8",
             Importance.HIGH,
             "The character encoding of the bytes.",
+            width=Width.MEDIUM,
+            display_name="Encoding",
         )
 
     def configure(self, props: Mapping[str, Any]) -> None:
@@ -106,6 +108,8 @@ class NumberConverter(Converter):
     def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
         if value is None:
             return None
+        if schema is not None and schema.type is not self.schema.type:
+            raise DataException(f"Failed to serialize to {self.type_name} (was {schema.type}): ")
         if not isinstance(value, self.kinds) or isinstance(value, bool):
             raise DataException(
                 f"Failed to serialize to {self.type_name} (was {type(value).__name__}): "

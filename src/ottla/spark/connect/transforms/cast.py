@@ -32,6 +32,7 @@ from ottla.spark.connect.values import date_text
 
 PURPOSE: Final = "cast types"
 INPUTS: Final = [type for type in Type if type in PRIMITIVE]
+PLAIN: Final = frozenset(INPUTS) - {Type.BYTES}
 OUTPUTS: Final = [type for type in INPUTS if type is not Type.BYTES]
 
 
@@ -119,7 +120,9 @@ class Cast(HalfTransform):
         ]
         made = with_fields(schema, fields).replace(optional=schema.optional)
         casts = [
-            (f.index, f.schema, self._casts[f.name]) for f in schema.fields if f.name in self._casts
+            (f.index, caster(f.schema, self._casts[f.name]))
+            for f in schema.fields
+            if f.name in self._casts
         ]
         plan = CastPlan(made, schema if self._fill else None, casts)
         if schema.default is not None:
@@ -131,15 +134,15 @@ class CastPlan(Plan):
     __slots__ = ("casts",)
 
     def __init__(
-        self, schema: Schema, fill: Schema | None, casts: list[tuple[int, Schema, Type]]
+        self, schema: Schema, fill: Schema | None, casts: list[tuple[int, Callable[[Any], Any]]]
     ) -> None:
         super().__init__(schema, fill)
         self.casts = casts
 
     def apply(self, struct: Struct) -> Struct:
         values = filled(struct, self.defaults)
-        for index, schema, type in self.casts:
-            values[index] = cast(schema, values[index], type)
+        for index, apply in self.casts:
+            values[index] = apply(values[index])
         return Struct.of(self.schema, values)
 
 
@@ -182,18 +185,28 @@ def cast(schema: Schema | None, value: Any, target: Type) -> Any:
     return _CASTS[target](value)
 
 
+def caster(schema: Schema, target: Type) -> Callable[[Any], Any]:
+    """The same for all values of one schema: most need no look at what they are."""
+    if schema.name in LOGICAL_TYPES or schema.type not in PLAIN or target is Type.STRING:
+        return lambda value: cast(schema, value, target)
+    apply = _CASTS[target]
+    return lambda value: None if value is None else apply(value)
+
+
+KINDS: Final[list[tuple[Any, Type]]] = [
+    (bool, Type.BOOLEAN),
+    (int, Type.INT64),
+    (float, Type.FLOAT64),
+    (str, Type.STRING),
+    ((bytes, bytearray, memoryview), Type.BYTES),
+    (list, Type.ARRAY),
+    (dict, Type.MAP),
+    (Struct, Type.STRUCT),
+]
+
+
 def _inferred(value: Any) -> Type:
-    kinds: list[tuple[Any, Type]] = [
-        (bool, Type.BOOLEAN),
-        (int, Type.INT64),
-        (float, Type.FLOAT64),
-        (str, Type.STRING),
-        ((bytes, bytearray, memoryview), Type.BYTES),
-        (list, Type.ARRAY),
-        (dict, Type.MAP),
-        (Struct, Type.STRUCT),
-    ]
-    for kind, type in kinds:
+    for kind, type in KINDS:
         if isinstance(value, kind):
             return type
     raise DataException(
@@ -220,6 +233,8 @@ def to_integer(bits: int) -> Callable[[Any], int]:
     limit = 1 << (max(bits, 32) - 1)
 
     def integer(value: Any) -> int:
+        if type(value) is int and -half <= value < half:  # the usual case, in one step
+            return value
         if isinstance(value, bool):
             return int(value)
         if isinstance(value, str):

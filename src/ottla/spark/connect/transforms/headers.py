@@ -107,7 +107,7 @@ class HeaderFrom(HalfTransform):
         if self._move:
             schema, kept = self._plans.get(schema) or self._plans.put(schema, self._plan(schema))
             value = Struct.of(schema, [values[index] for index in kept])
-        return self.changed(record, schema, value, headers=tuple(headers))
+        return self._with(record, schema, value, tuple(headers))
 
     def _plan(self, schema: Schema) -> tuple[Schema, list[int]]:
         kept = [field for field in schema.fields if field.name not in self._fields]
@@ -121,7 +121,12 @@ class HeaderFrom(HalfTransform):
         ]
         if self._move:
             value = {name: each for name, each in value.items() if name not in self._fields}
-        return self.changed(record, None, value, headers=(*record.headers, *headers))
+        return self._with(record, None, value, (*record.headers, *headers))
+
+    def _with(self, record: R, schema: Schema | None, value: Any, headers: Any) -> R:
+        made = self.changed(record, schema, value)
+        made.headers = headers
+        return made
 
 
 class HeaderFromKey(HeaderFrom):

@@ -13,7 +13,6 @@ from ottla.spark.connect.errors import DataException, IllegalArgumentException
 from ottla.spark.connect.java_regex import compile_java, replace_first
 from ottla.spark.connect.logical import from_millis
 from ottla.spark.connect.schema_cache import Cache
-from ottla.spark.connect.transforms.fields import FieldPath, field_syntax_config
 from ottla.spark.connect.transforms.transform import (
     R,
     Transform,
@@ -94,12 +93,11 @@ class ValueToKey(Transform):
             doc="Fields of the value that make the key.",
             validator=some_distinct,
         )
-        return field_syntax_config(replace_null_config(config))
+        return replace_null_config(config)
 
     def configure(self, props: Mapping[str, Any]) -> None:
         settings = self.config_def().parse(props)
-        version = settings["field.syntax.version"]
-        self._paths = {name: FieldPath(name, version) for name in settings["fields"]}
+        self._fields: list[str] = settings["fields"]
         self._fill = bool(settings["replace.null.with.default"])
         self._schemas: Cache[Schema] = Cache()
 
@@ -107,19 +105,20 @@ class ValueToKey(Transform):
         purpose = "copying fields from value to key"
         if record.value_schema is None:
             mapping = require_map(record.value, purpose)
-            key: Any = {name: path.of_map(mapping) for name, path in self._paths.items()}
+            key: Any = {name: mapping.get(name) for name in self._fields}
             return record.replace(key_schema=None, key=key)
         struct = require_struct(record.value, purpose)
         schema = self._schemas.get(struct.schema) or self._schemas.put(
             struct.schema, self._key_schema(struct.schema)
         )
-        values = [path.of_struct(struct, self._fill) for path in self._paths.values()]
+        get = struct.__getitem__ if self._fill else struct.get_without_default
+        values = [get(name) for name in self._fields]
         return record.replace(key_schema=schema, key=Struct.of(schema, values))
 
     def _key_schema(self, schema: Schema) -> Schema:
         fields = {}
-        for name, path in self._paths.items():
-            field = path.field_of(schema)
+        for name in self._fields:
+            field = schema.field(name)
             if field is None:
                 raise DataException(f"Field does not exist: {name}")
             fields[name] = field.schema

@@ -91,8 +91,8 @@ class TimestampConverter(HalfTransform):
         if not self._field:
             target = self._target_schema(schema.optional)
             return self.changed(record, target, self._converted(value, type_of(schema)))
-        plan = self._plans.get(schema) or self._plans.put(schema, self._plan(schema))
         struct = None if value is None else require_struct(value, PURPOSE)
+        plan = self._plans.get(schema) or self._plans.put(schema, self._plan(schema))
         made = None if struct is None else self._of_struct(struct, plan)
         return self.changed(record, plan.schema, made)
 

@@ -42,10 +42,13 @@ class HalfTransform(Transform):
     def value_of(self, record: ConnectRecord) -> Any:
         return record.key if self.of_key else record.value
 
-    def changed(self, record: R, schema: Schema | None, value: Any, **others: Any) -> R:
+    def changed(self, record: R, schema: Schema | None, value: Any) -> R:
+        made = record.copied()
         if self.of_key:
-            return record.replace(key_schema=schema, key=value, **others)
-        return record.replace(value_schema=schema, value=value, **others)
+            made.key_schema, made.key = schema, value
+        else:
+            made.value_schema, made.value = schema, value
+        return made
 
 
 class Plan:
