@@ -10,9 +10,13 @@ from streams_kit import strings
 
 from ottla.spark.streams import (
     Bytes,
+    Context,
     Failure,
     FailureKind,
     Long,
+    Processor,
+    PunctuationType,
+    Record,
     Stream,
     StreamsError,
     String,
@@ -126,6 +130,35 @@ def test_letters_of_a_prefix_go_through_the_task_behind_it() -> None:
         pipe(driver, b"short", long(3))
         assert driver.create_output_topic("dead").read_value() == b"short"
         assert driver.create_output_topic("out", String(), Long()).read_key_value() == ("3", 1)
+
+
+def test_timers_and_caches_may_fail_as_well() -> None:
+    class Late(Processor[str, int]):
+        def init(self, context: Context) -> None:
+            context.schedule(1, PunctuationType.WALL_CLOCK_TIME, lambda now: 1 // 0)
+
+        def process(self, record: Record[str, int]) -> None:
+            """Only its timer does something."""
+
+    topology = Topology(key=String(), value=Long())
+    stream: Stream[str, int] = topology.stream("in")
+    stream.process(Late)
+    stream.group_by_key().count().to_stream().map_values(lambda count: 1 // 0).foreach(print)
+    seen: list[Failure] = []
+
+    def keep(failure: Failure) -> Iterable[Output]:
+        seen.append(failure)
+        return ()
+
+    with TopologyTestDriver(topology, on_failure=keep) as driver:
+        driver.advance_wall_clock_time(5)
+        pipe(driver, long(1))
+    assert [each.node for each in seen] == [
+        "KSTREAM-PROCESSOR-0000000001",
+        "KSTREAM-AGGREGATE-0000000003",
+    ]
+    with TopologyTestDriver(topology) as driver, pytest.raises(StreamsError, match="KSTREAM-AGG"):
+        pipe(driver, long(1))
 
 
 def test_a_negative_time_without_extractor_is_an_error() -> None:

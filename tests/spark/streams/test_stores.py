@@ -16,6 +16,9 @@ from ottla.spark.streams.stores import (
     StoreSpec,
     WindowStore,
     after,
+    key_value_store,
+    session_store,
+    window_store,
 )
 
 
@@ -54,6 +57,26 @@ def test_dict_cells_are_a_sorted_map() -> None:
             assert list(cells.range(low, high)) == expected
             assert list(cells.range(None, None)) == sorted(model.items())
     assert cells.size() == len(model)
+
+
+def test_many_keys_stay_in_order_while_they_come_and_go() -> None:
+    choose = random.Random(8)
+    cells, model = DictCells(), set[bytes]()
+    list(cells.range(None, None))
+    for number in range(20_000):
+        key = choose.randrange(8_000).to_bytes(2)
+        if number % 4_000 > 2_500:
+            cells.put(key, None)
+            model.discard(key)
+        else:
+            cells.put(key, b"x")
+            model.add(key)
+        if number % 500 == 0:
+            low = choose.randrange(8_000).to_bytes(2)
+            high = choose.randrange(8_000).to_bytes(2)
+            expected = sorted(each for each in model if low <= each < high)
+            assert [each for each, _ in cells.range(low, high)] == expected
+    assert [each for each, _ in cells.range(None, None)] == sorted(model)
 
 
 def test_key_value_stores_have_both_ends_of_a_range_in_it() -> None:
@@ -152,6 +175,17 @@ def test_session_stores_find_what_overlaps() -> None:
     saved, again = store.saved(), sessions(store.cells)  # type: ignore[arg-type]
     again.restore(saved)
     assert [value for _, value in again.fetch("a")] == ["30-30", "late"]
+
+
+def test_stores_for_processors_are_made_by_name() -> None:
+    kept = key_value_store("kept", String(), String(), timestamped=True)
+    assert kept.kind is StoreKind.TIMESTAMPED_KEY_VALUE
+    timed = window_store("timed", String(), String(), window_ms=10, retention_ms=100)
+    assert isinstance(timed.open(DictCells()), WindowStore)
+    visits = session_store("visits", String(), String(), retention_ms=100)
+    assert isinstance(visits.open(DictCells()), SessionStore)
+    with pytest.raises(ValueError, match="must be no smaller than its window"):
+        window_store("short", String(), String(), window_ms=10, retention_ms=9)
 
 
 def test_windowed_stores_need_their_settings() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streams_kit import strings
 
-from ottla.spark.streams import Processor, Stream, Topology
+from ottla.spark.streams import Processor, Stream, String, Topology, key_value_store
 from ottla.spark.streams.subtopologies import SubTopology, node_groups, subtopologies
 
 
@@ -42,11 +42,9 @@ def test_a_merge_joins_what_was_apart() -> None:
 
 
 def test_a_shared_store_joins_what_was_apart() -> None:
-    from ottla.spark.streams import StoreKind, StoreSpec, String
-
     topology = strings()
-    topology.add_store(StoreSpec("shared", StoreKind.KEY_VALUE, String(), String()))
-    stream_in(topology, "one").process(Processor, stores=["shared"])
+    shared = key_value_store("shared", String(), String())
+    stream_in(topology, "one").process(Processor, stores=[shared])
     stream_in(topology, "two").process(Processor, stores=["shared"])
     (piece,) = pieces_of(topology)
     assert piece.stateful

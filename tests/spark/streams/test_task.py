@@ -92,6 +92,20 @@ def test_a_task_keeps_its_stores_stream_time_and_schedules_in_cells() -> None:
     assert plain(again.process([row("b", 1, 39)])) == [("b", 3, 39)]
 
 
+def test_an_extractor_decides_about_the_order_between_partitions() -> None:
+    graph = Graph()
+    graph.add(
+        Source("in", ("numbers",), String(), Long(), extractor=lambda record, _: record.value)
+    )
+    graph.add(Sink("out", "sums", String(), Long(), ["in"]))
+    (piece,) = subtopologies(graph)
+    task = Task(piece, 0, Memory().open, Hand())
+    late, soon = row("late", 50, 1), row("soon", 20, 2)._replace(partition=1)
+    broken = row("broken", 30, 30)._replace(partition=2, value=b"x")
+    ordered = task.in_order([late, soon, broken])
+    assert [each.key for each in ordered] == [b"soon", b"broken", b"late"]
+
+
 def test_rows_go_by_offset_in_a_partition_and_by_time_between_partitions() -> None:
     rows = [
         Input("b", 0, 7, 40, b"4", None),

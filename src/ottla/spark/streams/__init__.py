@@ -56,6 +56,9 @@ from ottla.spark.streams.stores import (
     StoreSpec,
     TimestampedKeyValueStore,
     WindowStore,
+    key_value_store,
+    session_store,
+    window_store,
 )
 from ottla.spark.streams.stream import Stream
 from ottla.spark.streams.suppress import (
@@ -145,12 +148,15 @@ __all__ = [
     "dead_letters",
     "fail",
     "hopping",
+    "key_value_store",
     "log_and_continue",
     "session",
+    "session_store",
     "sliding",
     "tumbling",
     "unlimited",
     "until_time_limit",
     "until_window_closes",
+    "window_store",
     "within",
 ]

@@ -59,17 +59,18 @@ class Builder:
         parents: Iterable[str],
         *,
         stores: Iterable[StoreSpec] = (),
-        connected: Iterable[str] = (),
+        connected: Iterable[str | StoreSpec] = (),
         pure: bool = True,
         custom: bool = False,
     ) -> str:
         """A node with the stores that it brings, and with those of others."""
-        specs = list(stores)
+        specs = [*stores, *(each for each in connected if isinstance(each, StoreSpec))]
+        names = [each for each in connected if isinstance(each, str)]
         for spec in specs:
             self.graph.add_store(spec)
         node = ProcessorNode(name, supplier, list(parents), pure=pure, custom=custom)
         self.graph.add(node)
-        self.graph.connect(name, [*(spec.name for spec in specs), *connected])
+        self.graph.connect(name, [*(spec.name for spec in specs), *names])
         return name
 
     def repartition(

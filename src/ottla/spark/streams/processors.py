@@ -88,7 +88,7 @@ class Host(Protocol):
 
     def ask_for_commit(self) -> None: ...
 
-    def on_commit(self, flush: Callable[[], None]) -> None: ...
+    def on_commit(self, node: str, flush: Callable[[], None]) -> None: ...
 
 
 class Context:
@@ -170,7 +170,7 @@ class Context:
         the nodes below in the same commit. False: the cache is off, forward at once.
         """
         if self._host.caching:
-            self._host.on_commit(flush)
+            self._host.on_commit(self.node, flush)
         return self._host.caching
 
 

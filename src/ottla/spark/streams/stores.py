@@ -81,6 +81,54 @@ class StoreSpec:
                 return SessionStore(self, cells, topic)
 
 
+def key_value_store(
+    name: str,
+    key: Serde[Any],
+    value: Serde[Any],
+    *,
+    timestamped: bool = False,
+    changelog: bool = True,
+) -> StoreSpec:
+    """For processors, like the next two: what `process(..., stores=[...])` takes."""
+    kind = StoreKind.TIMESTAMPED_KEY_VALUE if timestamped else StoreKind.KEY_VALUE
+    return StoreSpec(name, kind, key, value, changelog=changelog)
+
+
+def window_store(
+    name: str,
+    key: Serde[Any],
+    value: Serde[Any],
+    *,
+    window_ms: int,
+    retention_ms: int,
+    duplicates: bool = False,
+    changelog: bool = True,
+) -> StoreSpec:
+    if retention_ms < window_ms:
+        raise ValueError(
+            f"The retention period of the window store {name} must be no smaller than its window "
+            f"size. Got size=[{window_ms}], retention=[{retention_ms}]"
+        )
+    return StoreSpec(
+        name,
+        StoreKind.WINDOW,
+        key,
+        value,
+        retention_ms=retention_ms,
+        window_ms=window_ms,
+        duplicates=duplicates,
+        changelog=changelog,
+    )
+
+
+def session_store(
+    name: str, key: Serde[Any], value: Serde[Any], *, retention_ms: int, changelog: bool = True
+) -> StoreSpec:
+    return StoreSpec(
+        name, StoreKind.SESSION, key, value, retention_ms=retention_ms, changelog=changelog
+    )
+
+
 class Timestamped(Serde[ValueAndTimestamp[V]]):
     def __init__(self, inner: Serde[V]) -> None:
         self.inner = inner

@@ -27,6 +27,7 @@ from ottla.spark.streams.stateless import (
     Peek,
     SelectKey,
 )
+from ottla.spark.streams.stores import StoreSpec
 from ottla.spark.streams.stream_joins import joined
 from ottla.spark.streams.table import Table
 from ottla.spark.streams.table_joining import INNER, LEFT, OUTER
@@ -350,12 +351,15 @@ class Stream(Generic[K, V]):
         self,
         supplier: Supplier,
         *,
-        stores: Sequence[str] = (),
+        stores: Sequence[str | StoreSpec] = (),
         key: Serde[Any] | None = None,
         value: Serde[Any] | None = None,
         name: str | None = None,
     ) -> Stream[Any, Any]:
-        """A processor of one's own: `supplier()` gives one for each task, a class will do."""
+        """A processor of one's own: `supplier()` gives one for each task, a class will do.
+
+        `stores` are those that it may use: new ones, or names of those that are there.
+        """
         node = self.builder.new_name("KSTREAM-PROCESSOR-", name)
         self.builder.processor(
             node, supplier, [self.node], connected=stores, pure=False, custom=True
@@ -366,7 +370,7 @@ class Stream(Generic[K, V]):
         self,
         supplier: Supplier,
         *,
-        stores: Sequence[str] = (),
+        stores: Sequence[str | StoreSpec] = (),
         value: Serde[Any] | None = None,
         name: str | None = None,
     ) -> Stream[K, Any]:

@@ -98,14 +98,15 @@ class Table(Generic[K, V]):
         self,
         supplier: Callable[[], ValueTransformer],
         *,
-        stores: Sequence[str] = (),
+        stores: Sequence[str | StoreSpec] = (),
         value: Serde[Any] | None = None,
         store: str | None = None,
         name: str | None = None,
     ) -> Table[K, Any]:
         """With state: `supplier()` gives a ValueTransformer for each task."""
         spec = self._spec("KTABLE-TRANSFORMVALUES-", store, value)
-        operation = TransformTableValues(self, supplier, spec, stores)
+        names = [each if isinstance(each, str) else each.name for each in stores]
+        operation = TransformTableValues(self, supplier, spec, names)
         prefix = "KTABLE-TRANSFORMVALUES-"
         return self._derived(prefix, name, operation, value, connected=stores, custom=True)
 
@@ -209,7 +210,7 @@ class Table(Generic[K, V]):
         operation: TableFrom,
         value: Serde[Any] | None,
         *,
-        connected: Sequence[str] = (),
+        connected: Sequence[str | StoreSpec] = (),
         custom: bool = False,
     ) -> Table[K, Any]:
         builder = self.builder

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
 from ottla.clock import Clock
@@ -23,6 +22,7 @@ from ottla.spark.streams.cells import Cells
 from ottla.spark.streams.ends import Entries, sink_of
 from ottla.spark.streams.failures import Failure, FailureKind, OnFailure, StreamsError, fail
 from ottla.spark.streams.graph import ProcessorNode, Repartition, Sink, changelog_topic
+from ottla.spark.streams.ordering import in_order as in_order
 from ottla.spark.streams.processors import (
     Cancellable,
     Context,
@@ -74,7 +74,7 @@ class Task:
         self._row: Input | None = None
         self._marks: list[int] | None = None
         self._outputs: list[Output] = []
-        self._flushes: list[Callable[[], None]] = []
+        self._flushes: list[tuple[str, Callable[[], None]]] = []
         self._schedules: list[Cancellable] = []
         self._stream_due = NEVER
         self._commit_asked = False
@@ -130,6 +130,12 @@ class Task:
             except Exception as error:
                 self._failed(FailureKind.PROCESSING, entry.node, record, error)
         return self._take()
+
+    def in_order(self, rows: Iterable[Input]) -> list[Input]:
+        """As tasks take them; a timestamp extractor decides about the order, too."""
+        if not any(each.extract for each in self._entries.values()):
+            return in_order(rows)
+        return in_order(rows, self._extracted)
 
     def process_marked(self, rows: Iterable[Input]) -> tuple[list[Output], list[int]]:
         """The same, and how much had come out before each of the rows."""
@@ -189,8 +195,8 @@ class Task:
         self._commit_asked = True
         self._stream_due = -1
 
-    def on_commit(self, flush: Callable[[], None]) -> None:
-        self._flushes.append(flush)
+    def on_commit(self, node: str, flush: Callable[[], None]) -> None:
+        self._flushes.append((node, flush))
 
     def schedule(
         self, node: str, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None]
@@ -253,6 +259,17 @@ class Task:
     def _unsent(self, node: str, record: AnyRecord, error: Exception) -> None:
         self._failed(FailureKind.PRODUCTION, node, record, error)
 
+    def _extracted(self, row: Input) -> int:
+        """When a record was, by its extractor; what can't be read is dealt with in its turn."""
+        entry = self._entries.find(row.topic)
+        if entry is None or entry.extract is None:
+            return row.timestamp
+        try:
+            key, value = entry.read_key(row.topic, row.key), entry.read_value(row.topic, row.value)
+            return entry.extract(Record(key, value, row.timestamp, row.headers), self.stream_time)
+        except Exception:
+            return row.timestamp
+
     def _failed(
         self, kind: FailureKind, node: str, record: AnyRecord | None, error: Exception
     ) -> None:
@@ -276,7 +293,12 @@ class Task:
             each = min(due, key=lambda one: one.next_ms)
             missed = (now_ms - each.next_ms) // each.interval_ms
             each.next_ms += (missed + 1) * each.interval_ms
-            each.callback(now_ms)
+            try:
+                each.callback(now_ms)
+            except StreamsError:
+                raise
+            except Exception as error:
+                self._failed(FailureKind.PROCESSING, each.node, None, error)
         self._row = row
 
     def _reckon_stream_due(self) -> None:
@@ -286,8 +308,13 @@ class Task:
 
     def _flush(self) -> None:
         self._row = None
-        for flush in self._flushes:
-            flush()
+        for node, flush in self._flushes:
+            try:
+                flush()
+            except StreamsError:
+                raise
+            except Exception as error:
+                self._failed(FailureKind.PROCESSING, node, None, error)
 
     def _take(self) -> list[Output]:
         taken = self._outputs.copy()
@@ -335,32 +362,6 @@ class Prefixed:
                     Input(topic, partition, offset, timestamp, key, value, headers, turn, origin)
                 )
         return found
-
-
-def in_order(rows: Iterable[Input]) -> list[Input]:
-    """As Kafka's tasks take records: each partition in order, of all first ones the oldest."""
-    lanes: dict[tuple[str, int], list[Input]] = {}
-    for row in rows:
-        lanes.setdefault((row.origin or row.topic, row.partition), []).append(row)
-    for lane in lanes.values():
-        lane.sort(key=_offset_and_turn)
-    if len(lanes) == 1:
-        return next(iter(lanes.values()))
-    ordered = [lanes[name] for name in sorted(lanes)]
-    heads = [(lane[0].timestamp, number, 0) for number, lane in enumerate(ordered)]
-    heapify(heads)
-    merged: list[Input] = []
-    while heads:
-        _, number, place = heappop(heads)
-        lane = ordered[number]
-        merged.append(lane[place])
-        if place + 1 < len(lane):
-            heappush(heads, (lane[place + 1].timestamp, number, place + 1))
-    return merged
-
-
-def _offset_and_turn(row: Input) -> tuple[int, int]:
-    return row.offset, row.turn
 
 
 def _place(node: str, place: int) -> bytes:

@@ -188,7 +188,7 @@ class Topology:
         name: str,
         supplier: Supplier,
         *parents: str,
-        stores: Sequence[str] = (),
+        stores: Sequence[str | StoreSpec] = (),
     ) -> Topology:
         """`supplier()` gives a new Processor for each task: a class will do."""
         self.builder.processor(name, supplier, parents, connected=stores, pure=False, custom=True)

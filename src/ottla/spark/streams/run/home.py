@@ -19,7 +19,7 @@ from ottla.spark.streams.run.changelogs import changelog_row
 from ottla.spark.streams.run.pages import Change, LoggedCells, Pages
 from ottla.spark.streams.run.plan import Plan, told
 from ottla.spark.streams.run.rows import inputs, output_rows
-from ottla.spark.streams.task import Task, in_order
+from ottla.spark.streams.task import Task
 
 NONCE_BYTES: Final = 16
 
@@ -79,7 +79,7 @@ class Home:
             if resident.task is None:
                 resident.task = self._plan.task(number, resident.open)
             task = resident.task
-            rows = in_order(row for cell in cells for row in inputs(cell))
+            rows = task.in_order(row for cell in cells for row in inputs(cell))
             sent = task.process(rows)
             if now_ms is not None:
                 sent += task.punctuate(now_ms)
