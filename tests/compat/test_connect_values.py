@@ -1,6 +1,6 @@
 """Kafka Connect's own converters, transforms, predicates and settings beside ours.
 
-About 1,800 questions (compat_connect.py) are put to Kafka's classes, in Java
+About 1,800 questions (compat_connect_values.py) are put to Kafka's classes, in Java
 (tools/clients/connect), and to ours. Answers are the same JSON, and errors the same text; but for
 what is listed here.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from compat_brokers import REPOSITORY, kafka_jars
-from compat_connect import ANSWERS, ours, questions
+from compat_connect_values import ANSWERS, ours, questions
 
 pytestmark = [pytest.mark.maven, pytest.mark.timeout(300)]
 

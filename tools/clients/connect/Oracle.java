@@ -27,7 +27,7 @@ import org.apache.kafka.connect.transforms.predicates.Predicate;
 
 /**
  * Kafka Connect's own converters, transforms and predicates, asked on standard input: one case in JSON
- * on each line, one answer on each line. tests/compat/compat_connect.py asks ours the same.
+ * on each line, one answer on each line. tests/compat/compat_connect_values.py asks ours the same.
  */
 public class Oracle {
     private static final ObjectMapper MAPPER = new ObjectMapper();
