@@ -63,6 +63,7 @@ SETTLE_S: Final = 2.0  # a decision takes milliseconds
 TURN_S: Final = 0.05  # a run's first tasks take over one after the other
 TURNS_MAX: Final = 10
 TRIES_MAX: Final = 20
+BATCH_ANY: Final = 2**62  # later than all that was decided
 ATTEMPTS_PROBED: Final = 4  # spark.task.maxFailures
 ABORTED: Final = frozenset({"PrepareAbort", "CompleteAbort", "Dead"})
 
@@ -163,9 +164,18 @@ class Decisions:
         """The last decision; waits for one that is just being made."""
         return self._cluster.patiently(self._read)
 
-    def begin(self, *, batch: int, task: int, attempt: int, run: str, topic: str) -> Begun:
-        """Before a task writes."""
-        state = self._settled(SETTLE_S)
+    def take_over(self, *, run: str, topic: str) -> State:
+        """For who keeps its place in its own output: earlier runs can't decide any more, and what
+        they decided is committed. What the broker aborted was never written."""
+        return self._take_over(BATCH_ANY, run, topic, turn=0)
+
+    def begin(
+        self, *, batch: int, task: int, attempt: int, run: str, topic: str, owned: bool = False
+    ) -> Begun:
+        """Before a task writes. `owned`: its run has taken over, and is not to do so again."""
+        state = self.read() if owned else self._settled(SETTLE_S)
+        if owned and state is not None and state.run != run:
+            raise self._replaced(batch, state)
         if state is None or state.run != run:
             state = self._take_over(batch, run, topic, turn=task)
         if self._is_decided(state, batch, run):
@@ -177,6 +187,15 @@ class Decisions:
         if (now := self.read()).run != run:
             raise self._replaced(batch, now)
         return Begun(producer)
+
+    def abort_before(self, *, task: int, attempt: int) -> None:
+        """What earlier attempts of a task have left open in the batch that is not decided yet:
+        else who reads committed records would wait for it."""
+        free_slot = self.read().free_slot
+        ids = [self._identity.task(free_slot, task, each) for each in range(attempt)]
+        for each, its in describe(self._cluster, ids).items() if ids else ():
+            if its.state == ONGOING:
+                self._abort_one(Producer(each, its.producer_id, its.producer_epoch))
 
     def decide(
         self,

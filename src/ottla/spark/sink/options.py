@@ -5,6 +5,10 @@
     ottla.delivery            exactly_once (the default in streaming queries) or at_least_once
     ottla.sink.name           tells apart several writes of one foreachBatch
     ottla.query.id, ottla.batch.id   where Spark does not tell a task (foreachBatch over Connect)
+    ottla.run.id              a streaming query that is `ottla.query.id` whatever its checkpoint:
+                              its first batch counts as `ottla.batch.id`, and only this run, which
+                              has taken over before (`Decisions.take_over`), may write
+    ottla.topic.last          at_least_once: records of this topic are written after all others
     ottla.layout              rows are encoded by this layout (JSON)
     ottla.layouts             a list of {"column", "topic", "layout"}: each column is a struct,
                               and a record of its topic where it is not null
@@ -33,6 +37,8 @@ KNOWN: Final = frozenset(
         "ottla.sink.name",
         "ottla.query.id",
         "ottla.batch.id",
+        "ottla.run.id",
+        "ottla.topic.last",
         "ottla.layout",
         "ottla.layouts",
         "ottla.packed",
@@ -99,6 +105,8 @@ class WriteOptions:
     name: str = ""
     query: str = ""
     batch: int | None = None
+    run: str = ""
+    topic_last: str = ""
     layout: str = ""
     outputs: tuple[Output, ...] = ()
     packed: bool = False
@@ -136,6 +144,8 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         name=_name(options.get("ottla.sink.name", "")),
         query=_name(options.get("ottla.query.id", "")),
         batch=_number(options, "ottla.batch.id") if "ottla.batch.id" in options else None,
+        run=_name(options.get("ottla.run.id", "")),
+        topic_last=options.get("ottla.topic.last", ""),
         layout=options.get("ottla.layout", ""),
         outputs=_outputs(options.get("ottla.layouts", "")),
         packed=options.get("ottla.packed", "").lower() == "true",
@@ -166,6 +176,8 @@ def _refuse(options: Mapping[str, str], kafka: Mapping[str, str]) -> None:
         raise SinkError("ottla.layout needs the option topic: .option('topic', 'name')")
     if ("ottla.query.id" in options) != ("ottla.batch.id" in options):
         raise SinkError("ottla.query.id and ottla.batch.id belong together: give both or neither")
+    if "ottla.run.id" in options and "ottla.query.id" not in options:
+        raise SinkError("ottla.run.id needs ottla.query.id and ottla.batch.id: give all three")
 
 
 def _connection(kafka: Mapping[str, str]) -> dict[str, Setting]:

@@ -115,6 +115,10 @@ def _turn(options: WriteOptions, *, name: str) -> Turn | None:
         raise SinkError("continuous processing has no batches: use a trigger with micro-batches")
     if options.query:
         assert options.batch is not None
+        if options.run:
+            number = options.batch + int(context.getLocalProperty(BATCH_ID) or 0)
+            turn = _at(Identity(options.query, name), number, options.run)
+            return replace(turn, owned=True)
         return _at(Identity(options.query, name), options.batch, "")
     query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
     if not query or not batch:

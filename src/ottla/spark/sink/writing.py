@@ -35,6 +35,8 @@ class Turn:
     run: str
     task: int
     attempt: int = 0
+    owned: bool = False
+    """The run has taken over before its first batch; one that was replaced may not do so again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,12 @@ def _write_once(options: WriteOptions, turn: Turn, records: Iterator[Records]) -
     cluster = cluster_of(options)
     cluster.patiently(lambda: cluster.topic(first.topic))  # a group has offsets of what exists only
     begun = decisions_of(options, turn.identity).begin(
-        batch=turn.batch, task=turn.task, attempt=turn.attempt, run=turn.run, topic=first.topic
+        batch=turn.batch,
+        task=turn.task,
+        attempt=turn.attempt,
+        run=turn.run,
+        topic=first.topic,
+        owned=turn.owned,
     )
     all_records = chain([first], records)
     if begun.producer is None:
@@ -160,6 +167,8 @@ def _records(options: WriteOptions, rows: Iterable[Any]) -> Iterator[Records]:
 def _send(sender: Sender, options: WriteOptions, records: Iterable[Records]) -> None:
     partitioner = Partitioner()
     for some in records:
+        if some.topic == options.topic_last:
+            sender.finish()
         sender.send(_batches(sender.cluster, options, partitioner, some))
     sender.finish()
 
