@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -50,6 +51,12 @@ class Worker:
     @property
     def topic_creation(self) -> bool:
         return self.properties.get("topic.creation.enable", "true").lower() != "false"
+
+    def find_plugins(self) -> None:
+        """Folders of `plugin.path` are where this process looks for modules, after all others."""
+        for each in self.properties.get("plugin.path", "").split(","):
+            if each.strip() and each.strip() not in sys.path:
+                sys.path.append(each.strip())
 
     def client(self, prefix: str = "") -> dict[str, str]:
         """Settings of our own connections; `prefix` adds those of producers or consumers."""
