@@ -7,7 +7,7 @@ SPARK := $(VENV)/.spark
 COMPILED := .cache/compiled
 LIBRDKAFKA_SUITE := tests/compat/test_librdkafka_own_suite.py
 
-.PHONY: run demo test lint unit cluster spark compat delivery librdkafka compile test-compiled bench chaos fuzz messages functions-doc clean help
+.PHONY: run demo test lint unit cluster spark compat delivery librdkafka compile test-compiled bench chaos fuzz messages functions-doc connectors-doc clean help
 
 help:
 	@echo "make run      start a broker on 127.0.0.1:9092 (data in ./data); ARGS=\"--override NAME=VALUE\""
@@ -23,6 +23,7 @@ help:
 	@echo "make fuzz     random frames and segment files (minutes=5)"
 	@echo "make messages write src/ottla/wire/messages anew from kio"
 	@echo "make functions-doc write docs/sql-functions.md anew from the table of functions"
+	@echo "make connectors-doc write the tables of docs/connectors.md anew from the connectors"
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -115,6 +116,9 @@ messages: $(READY)
 
 functions-doc: $(READY)
 	$(BIN)/python tools/sql_functions.py
+
+connectors-doc: $(SPARK)
+	$(BIN)/python tools/connectors_doc.py
 
 clean:
 	rm -rf $(VENV) build dist .cache
