@@ -19,7 +19,7 @@ from ottla.spark.streams.graph import (
     TopologyError,
 )
 from ottla.spark.streams.serdes import Pickle, Serde
-from ottla.spark.streams.stateless import WithKey
+from ottla.spark.streams.stateless import Pass, WithKey
 from ottla.spark.streams.stores import StoreKind, StoreSpec
 
 GENERATED: Final = re.compile(r"KSTREAM.*-[0-9]{10}")
@@ -83,8 +83,12 @@ class Builder:
         partitions: int | None = None,
         partitioner: Partitioner | None = None,
         asked: bool = False,
+        keyless: bool = False,
     ) -> str:
-        """Filter, sink, topic and source; the name of the source, where the stream goes on."""
+        """Filter, sink, topic and source; the name of the source, where the stream goes on.
+
+        `keyless`: records without key go on, too: a left join gives results for them (KIP-962).
+        """
         topic = prefix if prefix.endswith("-repartition") else f"{prefix}-repartition"
         # Kafka takes the numbers whether it uses them or not.
         sink, present, source = (
@@ -94,7 +98,7 @@ class Builder:
             sink, present, source = f"{topic}-sink", f"{topic}-filter", f"{topic}-source"
         if source in self.graph.nodes:  # a grouping with a name of its own, used a second time
             return source
-        self.processor(present, WithKey, [parent])
+        self.processor(present, Pass if keyless else WithKey, [parent])
         node = Repartition(
             source,
             sink,

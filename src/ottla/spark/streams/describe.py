@@ -16,6 +16,8 @@ from ottla.spark.streams.graph import (
 )
 from ottla.spark.streams.subtopologies import numbered
 
+BUCKETS = 16  # enough for a dozen stores of one node
+
 
 @dataclass(slots=True)
 class Line:
@@ -89,7 +91,7 @@ def _line(graph: Graph, name: str, written: Repartition | None) -> Line:
         case Repartition() as read:
             return Line(name, f"Source: {name} (topics: [{read.topic}])", None)
         case ProcessorNode() as node:
-            stores = _list(sorted(set(node.stores) - graph.globals.keys()))
+            stores = _list(_as_java(each for each in node.stores if each not in graph.globals))
             return Line(name, f"Processor: {name} (stores: {stores})", list(node.parents))
         case Sink() as sink:
             what = f"topic: {sink.topic}" if isinstance(sink.topic, str) else _extractor(sink)
@@ -102,6 +104,18 @@ def _extractor(sink: Sink) -> str:
 
 def _list(names: Iterable[str]) -> str:
     return f"[{', '.join(names)}]"
+
+
+def _as_java(names: Iterable[str]) -> list[str]:
+    """In the order in which Java's HashSet gives them: by the bucket that they fall into."""
+
+    def bucket(name: str) -> int:
+        code = 0
+        for letter in name:
+            code = (31 * code + ord(letter)) & 0xFFFFFFFF
+        return (code ^ (code >> 16)) & (BUCKETS - 1)
+
+    return sorted(names, key=bucket)
 
 
 def _names(lines: dict[str, Line], names: Sequence[str]) -> str:

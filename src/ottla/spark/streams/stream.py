@@ -232,13 +232,18 @@ class Stream(Generic[K, V]):
         return Stream(builder, source, key, value, sources=frozenset((source,)))
 
     def repartitioned(
-        self, prefix: str, *, key: Serde[Any] | None = None, value: Serde[Any] | None = None
+        self,
+        prefix: str,
+        *,
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+        keyless: bool = False,
     ) -> Stream[K, V]:
         """For what needs records in the partitions of their keys: itself, if they lie there."""
         if not self.rekeyed:
             return self
         key, value = key or self.key_serde, value or self.value_serde
-        source = self.builder.repartition(self.node, prefix, key, value)
+        source = self.builder.repartition(self.node, prefix, key, value, keyless=keyless)
         return Stream(self.builder, source, key, value, sources=frozenset((source,)))
 
     # -- to tables

@@ -142,17 +142,17 @@ class StreamJoin(Processor[Any, Any]):
         still_open: set[Side] = set()
         for place, values in self._waiting.all():
             timestamp, side, key = unjoined.read(place)
-            times.min_ms = timestamp
-            if len(still_open) == len(Side):
-                break
-            if timestamp + self._due_ms[side] >= times.stream_ms:
-                still_open.add(side)
-                continue
             for data in values:
-                self._forward_unjoined(
-                    record, key, timestamp, side, unjoined.read_value(data, side)
-                )
-            self._waiting.put(place, None)
+                times.min_ms = timestamp
+                if len(still_open) == len(Side):
+                    return
+                if timestamp + self._due_ms[side] >= times.stream_ms:
+                    still_open.add(side)
+                else:
+                    value = unjoined.read_value(data, side)
+                    self._forward_unjoined(record, key, timestamp, side, value)
+            if side not in still_open:
+                self._waiting.put(place, None)
 
     def _forward_unjoined(
         self, record: AnyRecord, key: Any, timestamp: int, side: Side, value: Any

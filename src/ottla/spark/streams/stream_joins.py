@@ -76,8 +76,9 @@ class StreamsJoined:
         store: str | None,
         name: str | None,
     ) -> None:
-        self._one = one.repartitioned(one.node if name is None else f"{name}-left")
-        self._two = two.repartitioned(two.node if name is None else f"{name}-right")
+        names = (one.node, two.node) if name is None else (f"{name}-left", f"{name}-right")
+        self._one = one.repartitioned(names[0], keyless=left)
+        self._two = two.repartitioned(names[1], keyless=left)
         self._builder = one.builder
         self._builder.graph.copartitioned.append(self._one.sources | self._two.sources)
         self._joiner = joiner
@@ -115,7 +116,8 @@ class StreamsJoined:
     def _add_joins(
         self, keeps: list[str], joins: list[str], specs: list[StoreSpec], this_made: str
     ) -> None:
-        unjoined, shared = self._unjoined(specs, this_made)
+        unjoined = self._unjoined(specs, this_made)
+        shared = [] if unjoined is None else [unjoined.store]
         sides = (Side.LEFT, self._left), (Side.RIGHT, self._right)
         for number, (side, outer) in enumerate(sides):
             other = specs[1 - number].name
@@ -132,7 +134,7 @@ class StreamsJoined:
                 )
 
             self._builder.processor(
-                joins[number], supplier, [keeps[number]], stores=shared, connected=[other]
+                joins[number], supplier, [keeps[number]], connected=[other, *shared]
             )
 
     def _kinds(self) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -161,20 +163,20 @@ class StreamsJoined:
             changelog=False,
         )
 
-    def _unjoined(
-        self, specs: list[StoreSpec], this_made: str
-    ) -> tuple[Unjoined | None, list[StoreSpec]]:
+    def _unjoined(self, specs: list[StoreSpec], this_made: str) -> Unjoined | None:
         if not self._left:
-            return None, []
+            return None
         number = this_made.rpartition("-")[2]
         name = f"KSTREAM-OUTERSHARED-{number}-store"
         if self._store is not None:
             suffix = "-outer-shared-join" if self._right else "-left-shared-join"
             name = f"{self._store}{suffix}-store"
-        shared = StoreSpec(
-            name, StoreKind.KEY_VALUE, Bytes(), List(Bytes()), changelog=False, cached=False
+        self._builder.graph.add_store(
+            StoreSpec(
+                name, StoreKind.KEY_VALUE, Bytes(), List(Bytes()), changelog=False, cached=False
+            )
         )
-        return Unjoined(name, specs[0].key, specs[0].value, specs[1].value), [shared]
+        return Unjoined(name, specs[0].key, specs[0].value, specs[1].value)
 
     def _named(self, prefix: str, suffix: str) -> str:
         return self._builder.new_name(prefix, None if self._name is None else self._name + suffix)
@@ -192,7 +194,7 @@ def _with_table(
     value: Serde[Any] | None,
     name: str | None,
 ) -> Stream[Any, Any]:
-    lying = stream.repartitioned(stream.node if name is None else name)
+    lying = stream.repartitioned(stream.node if name is None else name, keyless=left)
     sources = lying.sources | table.sources
     stream.builder.graph.copartitioned.append(sources)
     return _looked_up(lying, table.view(), joiner, None, left, value, name, sources)
