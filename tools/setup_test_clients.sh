@@ -5,8 +5,8 @@
 #   tools/setup_test_clients.sh            kcat, ZooKeeper, PostgreSQL, kafkajs, clients of ksqlDB, the Java
 #                                          client, kafka-python's own tests
 #   tools/setup_test_clients.sh --packages only what Debian has: kcat, ZooKeeper, PostgreSQL, Node, Java
-#   tools/setup_test_clients.sh --maven    also Kafka with its shell tools and Spark's Kafka connector (Maven
-#                                          Central), franz-go (Go modules)
+#   tools/setup_test_clients.sh --maven    also Kafka with its shell tools, Kafka Streams and Spark's Kafka
+#                                          connector (Maven Central), franz-go (Go modules)
 #   tools/setup_test_clients.sh --librdkafka   also librdkafka's own tests, compiled
 set -eu
 
@@ -133,6 +133,21 @@ kafka_from_maven() {
     make_ready "$folder" "$wanted"
 }
 
+# Kafka Streams with its TopologyTestDriver, and a program that asks it.
+kafka_streams() {
+    folder="$cache/kafka-streams"
+    wanted=$(fingerprint "$clients"/kafka-streams/*)
+    if is_ready "$folder" "$wanted"; then return 0; fi
+    say "Kafka Streams from Maven Central"
+    rm -rf "$folder"
+    mvn --quiet --batch-mode --file "$clients/kafka-streams/pom.xml" \
+        org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
+        "-DoutputDirectory=$folder" >&2
+    javac -nowarn -proc:none -Xlint:none -d "$folder/classes" -cp "$folder/*" \
+        "$clients"/kafka-streams/*.java
+    make_ready "$folder" "$wanted"
+}
+
 # Spark's own Kafka connector; Spark itself is pyspark, from PyPI.
 spark_connector() {
     folder="$cache/spark-kafka"
@@ -186,6 +201,7 @@ java_client
 kafka_python_tests
 if [ "${1:-}" = --maven ]; then
     kafka_from_maven
+    kafka_streams
     spark_connector
     franz_go
 fi

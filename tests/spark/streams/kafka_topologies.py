@@ -130,9 +130,9 @@ def aggregates() -> dict[str, Callable[[Topology], None]]:
         "session": lambda t: windows(by(SESSION)(t).count()),
         "session-aggregate": lambda t: windows(by(SESSION)(t).aggregate(empty, append, merge)),
         "session-reduce": lambda t: windows(by(SESSION)(t).reduce(concatenate)),
-        "close-tumbling": lambda t: windows(by(TUMBLING)(t).emit(CLOSE).count()),
-        "close-hopping": lambda t: windows(by(HOPPING)(t).emit(CLOSE).count()),
-        "close-sliding": lambda t: windows(by(SLIDING)(t).emit(CLOSE).count()),
+        "close-tumbling": lambda t: windows(by(TUMBLING)(t).emit(CLOSE).count(store="kept")),
+        "close-hopping": lambda t: windows(by(HOPPING)(t).emit(CLOSE).count(store="kept")),
+        "close-sliding": lambda t: windows(by(SLIDING)(t).emit(CLOSE).count(store="kept")),
         "close-session": lambda t: windows(by(SESSION)(t).emit(CLOSE).count()),
         "suppress-tumbling": lambda t: windows(
             by(TUMBLING)(t).count().suppress(until_window_closes())
@@ -177,6 +177,17 @@ def stream_joins() -> dict[str, Callable[[Topology], None]]:
             left(t)
             .select_key(lambda key, value: value)
             .join(right(t).map(lambda key, value: (value, key)), plus, NEAR)
+        ),
+        "stream-left-rekeyed": lambda t: out(
+            left(t)
+            .select_key(but_z)
+            .left_join(right(t).map(lambda key, value: (value, key)), plus, NEAR)
+        ),
+        "stream-outer-rekeyed": lambda t: out(
+            left(t).select_key(but_z).outer_join(right(t).select_key(but_z), plus, NEAR)
+        ),
+        "stream-table-left-rekeyed": lambda t: out(
+            left(t).select_key(but_z).left_join(t.table("right"), plus)
         ),
         "stream-table": lambda t: out(left(t).join(t.table("right"), plus)),
         "stream-table-left": lambda t: out(left(t).left_join(t.table("right"), plus)),

@@ -67,7 +67,8 @@ def rows(name: str, seed: int, count: int) -> Iterator[Row]:
     keys = dice.choice(("ab", "abc", "a"))
     topics = _topics(name)
     leaps = dice.random() < 0.3
-    by_value = name.startswith(("foreign", "stream-global", "stream-rekeyed"))
+    rekeyed = name.endswith("rekeyed")
+    by_value = name.startswith(("foreign", "stream-global"))
     deletions = 0.2 if "table" in name or name.startswith(("foreign", "suppress-")) else 0.03
     for _ in range(count):
         now += dice.choice((0, 0, 1, 1, 2, 3, 5))
@@ -76,7 +77,7 @@ def rows(name: str, seed: int, count: int) -> Iterator[Row]:
         timestamp = max(0, now - dice.choice((0, 0, 0, 0, 1, 2, 4, 7, 12, 20)))
         topic = dice.choice(topics)
         key, value = dice.choice(keys), dice.choice("pqrstuvz")
-        if by_value and topic == "left":
+        if rekeyed or (by_value and topic == "left"):
             value = dice.choice("abz") + dice.choice(("", "1"))
         if dice.random() < deletions:
             value = "~"
