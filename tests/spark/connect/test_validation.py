@@ -177,6 +177,30 @@ def test_exactly_once_may_be_required() -> None:
     assert errors(asked("SurePump", enabled, **required)) == {}
 
 
+def test_tasks_do_not_say_where_transactions_end() -> None:
+    found = errors(asked("Pump", speed="1", transaction__boundary="connector"))
+    assert "connector-defined transaction boundaries" in found["transaction.boundary"][0]
+
+
+def test_settings_of_clients_are_shown() -> None:
+    infos = asked("Pump", speed="1", producer__override__acks="1", consumer__override__x="y")
+    names = [each["value"]["name"] for each in infos["configs"]]
+    assert "producer.override.acks" in names
+    assert "consumer.override.x" not in names
+
+
+def test_a_plugin_of_another_kind_is_told_of_as_such() -> None:
+    infos = asked(
+        "Drain", topics="t", value__converter="org.apache.kafka.connect.transforms.Filter"
+    )
+    assert errors(infos)["value.converter"] == [
+        "Class class org.apache.kafka.connect.transforms.Filter does not implement the Converter "
+        "interface"
+    ]
+    unknown = of(asked("Drain", topics="t", value__converter="No"), "value.converter")
+    assert unknown["value"]["value"] is None
+
+
 def test_without_a_connector_there_is_nothing_to_check() -> None:
     with pytest.raises(ConnectException, match="Connector config contains no connector type"):
         validate({}, plugins=Plugins())

@@ -25,9 +25,11 @@ from ottla.spark.connect.config import (
     parse_type,
 )
 from ottla.spark.connect.errors import ConfigException, ConnectException
+from ottla.spark.connect.plugin import INTERFACES
 from ottla.spark.connect.plugins import CONNECTORS, Kind, Plugins
 from ottla.spark.connect.stages import DEFAULTS, with_prefix
 
+NOT_FOUND: Final = "Class {} could not be found."
 CONVERTER_KINDS: Final = {
     "header.converter": Kind.HEADER_CONVERTER,
     "key.converter": Kind.CONVERTER,
@@ -59,11 +61,14 @@ class _Validation:
         self._add_plugins(common, "transforms", Kind.TRANSFORM)
         self._add_plugins(common, "predicates", Kind.PREDICATE)
         values = common.validate_all(self._props)
+        for value in values.values():
+            if value.errors and NOT_FOUND.format(value.value) in value.errors[-1]:
+                value.value = None  # Kafka has classes here, not names of them
         self._add_problems(values, connector)
         for name in (name for name, value in self._given.items() if value is None):
-            values.setdefault(name, ConfigValue(name)).errors.append(
-                "Null value can not be supplied as the configuration value."
-            )
+            value = values.setdefault(name, ConfigValue(name))
+            value.value = None
+            value.errors.append("Null value can not be supplied as the configuration value.")
         converters = [self._converter(name, values) for name in CONVERTER_KINDS]
         own = connector.config_def()
         whole = ConfigDef(common)
@@ -71,7 +76,7 @@ class _Validation:
             whole.keys[key.name] = key
         whole.groups += [group for group in own.groups if group not in whole.groups]
         infos = whole.infos(named, [*values.values(), *connector.validate(self._props)])
-        return _merged(infos, converters)
+        return _merged(infos, [self._overrides(plugin.kind), *converters])
 
     def _common(self, version: str, kind: Kind) -> ConfigDef:
         defaults: dict[str, str | None] = {
@@ -93,11 +98,17 @@ class _Validation:
             try:
                 self._plugins.find(value, kind)
             except ConnectException:
-                raise ConfigException.of(
-                    name, value, f"Class {value} could not be found."
-                ) from None
+                raise self._not_one(name, value, kind) from None
 
         return check
+
+    def _not_one(self, name: str, value: str, kind: Kind) -> ConfigException:
+        try:
+            other = self._plugins.find(value)
+        except ConnectException:
+            return ConfigException.of(name, value, NOT_FOUND.format(value))
+        told = f"Class class {other.name} does not implement the {INTERFACES[kind]} interface"
+        return ConfigException(told)
 
     # Transforms and predicates.
 
@@ -186,6 +197,17 @@ class _Validation:
         return []
 
     def _source_problems(self, connector: SourceConnector) -> list[tuple[str, str]]:
+        problems = self._exactly_once_problems(connector)
+        if self._props.get("transaction.boundary", "").strip().lower() == "connector":
+            told = (
+                "The connector does not support connector-defined transaction boundaries with the "
+                "given configuration. Please reconfigure it to use a different transaction "
+                "boundary definition."
+            )
+            problems.append(("transaction.boundary", told))
+        return problems
+
+    def _exactly_once_problems(self, connector: SourceConnector) -> list[tuple[str, str]]:
         setting = "exactly.once.support"
         if self._props.get(setting, "").strip().lower() != "required":
             return []
@@ -209,6 +231,20 @@ class _Validation:
             )
         return [(setting, told)]
 
+    def _overrides(self, kind: Kind) -> dict[str, Any]:
+        """Settings of the connector's clients. What they mean is up to the clients."""
+        letters = self._props.get("errors.deadletterqueue.topic.name", "").strip()
+        creates = any(name.startswith("topic.creation.") for name in self._props)
+        used = {
+            "producer.override.": kind is Kind.SOURCE or bool(letters),
+            "consumer.override.": kind is Kind.SINK,
+            "admin.override.": creates if kind is Kind.SOURCE else bool(letters),
+        }
+        prefixes = tuple(prefix for prefix, is_used in used.items() if is_used)
+        given = [ConfigValue(n, v) for n, v in self._props.items() if n.startswith(prefixes)]
+        told = [{"definition": None, "value": value.info(None)} for value in given]
+        return {"error_count": 0, "groups": [], "configs": told}
+
     # Converters of the connector's own.
 
     def _converter(self, name: str, values: dict[str, ConfigValue]) -> dict[str, Any] | None:
@@ -222,7 +258,7 @@ class _Validation:
         checked = config.validate(inner)
         return {
             "error_count": sum(1 for value in checked if value.errors),
-            "groups": [prefix + group for group in config.groups],
+            "groups": list(config.groups),
             "configs": [
                 {
                     "definition": config.keys[value.name].info(prefix),

@@ -54,7 +54,7 @@ class JsonConverter(Converter):
             .define("decimal.format", ConfigType.STRING, "BASE64", Importance.LOW,
                     "How decimals are written: BASE64 (exact) or NUMERIC (as JSON numbers).",
                     group=serialization, order=0, width=Width.MEDIUM,
-                    display_name="Decimal Format", validator=one_of_any_case("BASE64", "NUMERIC"))
+                    display_name="Decimal Format", validator=one_of_any_case("NUMERIC", "BASE64"))
             .define("replace.null.with.default", ConfigType.BOOLEAN, True, Importance.LOW,
                     "Whether a null takes the default value of its field.",
                     group=serialization, order=1, width=Width.MEDIUM,
