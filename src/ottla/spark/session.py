@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
 import os
 import re
-import shutil
 import signal
-import socket
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -56,8 +52,6 @@ LOCAL_SETTINGS: Final[Mapping[str, str]] = {
     ),
 }
 """Where all of Spark is in one process on this machine."""
-TEMP_PATH_MAX: Final = 40
-"""A socket's name has 107 bytes; our directory takes 23 of them, Spark's file name 42."""
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
 _STARTING = threading.Lock()
 
@@ -115,24 +109,7 @@ def settings_for(master: str) -> dict[str, str]:
     if local is None:
         return {**SETTINGS, **DRIVER_SETTINGS}
     partitions = {"spark.sql.shuffle.partitions": str(local)}
-    return {**SETTINGS, **DRIVER_SETTINGS, **LOCAL_SETTINGS, **partitions, **_unix_sockets()}
-
-
-@functools.cache
-def _unix_sockets() -> dict[str, str]:
-    """Between the JVM and its Python workers: a tenth less CPU for a row of 1 KB than over TCP.
-
-    In a directory of this process alone, as nobody is asked for a secret there; a path that is
-    longer than a socket's name may be means TCP.
-    """
-    if not hasattr(socket, "AF_UNIX") or len(tempfile.gettempdir()) > TEMP_PATH_MAX:
-        return {}
-    directory = tempfile.mkdtemp(prefix="ottla-sockets-")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    return {
-        "spark.python.unix.domain.socket.enabled": "true",
-        "spark.python.unix.domain.socket.dir": directory,
-    }
+    return {**SETTINGS, **DRIVER_SETTINGS, **LOCAL_SETTINGS, **partitions}
 
 
 def cores(master: str) -> int | None:
