@@ -3,6 +3,8 @@
 No file here but those in run/ imports pyspark: a topology is built, tested and described without.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from ottla.spark.streams.cogrouped import Cogrouped, WindowedCogrouped
 from ottla.spark.streams.driver import TopologyTestDriver
 from ottla.spark.streams.driver_topics import InputTopic, OutputTopic
@@ -86,9 +88,14 @@ from ottla.spark.streams.windows import (
     within,
 )
 
+if TYPE_CHECKING:
+    from ottla.spark.streams.run.application import Application, ApplicationState, Reaction
+
 __all__ = [
     "EMIT_EARLY",
     "SHUT_DOWN",
+    "Application",
+    "ApplicationState",
     "Boolean",
     "Bytes",
     "Cancellable",
@@ -114,6 +121,7 @@ __all__ = [
     "Pickle",
     "Processor",
     "PunctuationType",
+    "Reaction",
     "Record",
     "RecordMetadata",
     "Serde",
@@ -160,3 +168,12 @@ __all__ = [
     "window_store",
     "within",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What runs topologies needs Spark: it is imported when somebody asks for it."""
+    if name not in ("Application", "ApplicationState", "Reaction"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ottla.spark.streams.run import application
+
+    return getattr(application, name)

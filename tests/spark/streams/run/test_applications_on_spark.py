@@ -16,7 +16,12 @@ from ottla.spark.streams import (
     StoreKind,
     StoreSpec,
     String,
+    TimeWindowed,
     Topology,
+    Window,
+    Windowed,
+    tumbling,
+    until_window_closes,
 )
 from ottla.spark.streams.run.application import ApplicationState
 
@@ -74,6 +79,46 @@ def test_words_are_counted_once_across_a_restart_and_stores_can_be_asked(mill: M
     with mill.cluster.admin() as admin:
         offsets = admin.groups.offsets("app")
     assert sum(each.offset for place, each in offsets.items() if place.topic == "lines") == 4
+
+
+def shop() -> Topology:
+    """Orders by customer: windows, a join with a table, one with a global table."""
+    topology = Topology(key=String(), value=String())
+    orders = topology.stream("orders")
+    customers = topology.table("customers", store="customers")
+    windows = orders.group_by_key().windowed_by(tumbling(seconds=10, grace=0))
+    counts = windows.count(store="windows").suppress(until_window_closes())
+    key = TimeWindowed(String(), 10_000)
+    counts.to_stream().to("closed", key=key, value=Long())
+    items = topology.global_table("items", key=String(), value=String())
+    named = orders.join(customers, lambda order, customer: f"{order} for {customer}")
+    named.join(items, lambda order, item: f"{order}: {item}", on=lambda text: text[0]).to("named")
+    return topology
+
+
+def test_windows_close_once_and_orders_meet_their_customers(mill: Mill) -> None:
+    mill.topics(orders=2, customers=2, items=1, closed=1, named=1)
+    mill.send("customers", [("ann", "Ann"), ("bob", "Bob")], at_ms=500)
+    mill.send("items", [("a", "apple"), ("b", "bread")], at_ms=500)
+    mill.send("orders", [("ann", "a"), ("ann", "b"), ("bob", "a"), ("cyd", "a")])
+    mill.application(shop()).start()
+    named = mill.received("named", lambda found: len(found) >= 3)
+    expected = {(b"ann", b"a for Ann: apple"), (b"ann", b"b for Ann: bread")}
+    assert set(named) == {*expected, (b"bob", b"a for Bob: apple")}
+    mill.applications[0].close()
+    again = mill.application(shop())
+    again.start()
+    late = [("ann", "b"), ("bob", "b"), ("cyd", "b")]
+    mill.send("orders", late, at_ms=15_000)
+    closed = mill.received("closed", lambda found: len(found) >= 3)
+    key = TimeWindowed(String(), 10_000)
+    windows = {key.deserialize("", found): int.from_bytes(count or b"") for found, count in closed}
+    first = Window(0, 10_000)
+    assert windows == {Windowed(who, first): n for who, n in (("ann", 2), ("bob", 1), ("cyd", 1))}
+    store = again.store("windows")
+    store.refresh()
+    assert 10_000 in [start for start, _ in store.fetch("ann", 0, 20_000)]
+    assert again.store("customers").get("bob").value == "Bob"
 
 
 class Ticks(Processor[str, str]):

@@ -8,10 +8,10 @@ kafka-streams-application-reset does, are where an application begins that has n
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeVar
 
 from ottla.client.record import TopicPartition
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ErrorCode
 from ottla.spark.cluster import GROUP, check
 from ottla.spark.cluster import Cluster as Lines
 from ottla.spark.running.checkpoints import Position
@@ -23,25 +23,34 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
+from ottla.wire.primitives import Message
 
 MARK: Final = "ottla-streams"
-NAMES_UNTIL: Final = 9  # after it, OffsetCommit has topic ids
+NAMES_UNTIL: Final = 9  # after it, both requests have topic ids
 PATIENCE_S: Final = 5.0
+
+R = TypeVar("R", bound=Message)
 
 
 def wished(cluster: Cluster, application_id: str) -> Position:
-    """What somebody else has committed."""
-    try:
-        with cluster.admin() as admin:
-            found = admin.groups.offsets(application_id)
-    except KafkaError as error:
-        if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
-            return {}
-        raise
+    """What somebody else has committed. (librdkafka does not tell the metadata.)"""
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(application_id, topics=None)])
+    answer = _asked(cluster, application_id, request, ApiKey.OFFSET_FETCH, OffsetFetchResponse)
     position: Position = {}
-    for place, each in found.items():
-        if each.metadata != MARK:
-            position.setdefault(place.topic, {})[str(place.partition)] = each.offset
+    for group in answer.groups:
+        if group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+            check(group.error_code, f"offsets of {application_id}")
+        for topic in group.topics:
+            for each in topic.partitions:
+                check(each.error_code, f"offset of {topic.name}-{each.partition_index}")
+                if each.committed_offset >= 0 and each.metadata != MARK:
+                    place = position.setdefault(topic.name, {})
+                    place[str(each.partition_index)] = each.committed_offset
     return position
 
 
@@ -61,20 +70,7 @@ def tell(cluster: Cluster, application_id: str, position: Position) -> None:
     if not topics:
         return
     request = OffsetCommitRequest(application_id, topics=topics)
-    lines = Lines(cluster.bootstrap_servers, cluster.settings, patience_s=PATIENCE_S)
-    try:
-        answer = lines.patiently(
-            lambda: lines.coordinated(
-                GROUP,
-                application_id,
-                request,
-                ApiKey.OFFSET_COMMIT,
-                OffsetCommitResponse,
-                version_max=NAMES_UNTIL,
-            )
-        )
-    finally:
-        lines.close()
+    answer = _asked(cluster, application_id, request, ApiKey.OFFSET_COMMIT, OffsetCommitResponse)
     for topic in answer.topics:
         for each in topic.partitions:
             check(each.error_code, f"offset of {topic.name}-{each.partition_index}")
@@ -91,3 +87,15 @@ def purge(cluster: Cluster, topics: Iterable[str], position: Position) -> None:
     if done:
         with cluster.admin() as admin:
             admin.offsets.delete_before(done)
+
+
+def _asked(cluster: Cluster, group: str, request: Message, api_key: ApiKey, response: type[R]) -> R:
+    lines = Lines(cluster.bootstrap_servers, cluster.settings, patience_s=PATIENCE_S)
+    try:
+        return lines.patiently(
+            lambda: lines.coordinated(
+                GROUP, group, request, api_key, response, version_max=NAMES_UNTIL
+            )
+        )
+    finally:
+        lines.close()

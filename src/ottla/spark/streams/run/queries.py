@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 SHUFFLE: Final = "spark.sql.shuffle.partitions"
+CELL_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+CELL_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Of cells that are on their way to a task at once; Spark would count rows, and a cell is many."""
 TIMED_INTERVAL_MS: Final = 500
 """Where the clock may be asked for, Spark runs a batch at each trigger, rows or not."""
 
@@ -58,6 +61,7 @@ class Ground:
         with self._lock:
             if self._session is None or not session.lives(self._session):
                 self._session = self._spark().newSession()
+                self._session.conf.set(CELL_BYTES, str(CELL_BYTES_MAX))
                 source.register(self._session)
             activate(self._session)
             return self._session

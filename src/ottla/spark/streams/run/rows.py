@@ -45,7 +45,7 @@ def input_rows(rows: Sequence[Input]) -> bytes:
         "timestamp": pa.array(columns[3], pa.int64()),
         "key": pa.array(columns[4], pa.binary()),
         "value": pa.array(columns[5], pa.binary()),
-        "index": pa.array(columns[7], pa.int32()),
+        "turn": pa.array(columns[7], pa.int32()),
         "origin": pa.array(columns[8], pa.string()),
     }
     if any(columns[6]):
@@ -57,11 +57,11 @@ def inputs(data: bytes) -> Iterator[Input]:
     """The way back."""
     batch = _unpacked(data)
     count = batch.num_rows
-    index = _values(batch, "index") if "index" in batch.schema.names else [0] * count
+    turn = _values(batch, "turn") if "turn" in batch.schema.names else [0] * count
     origin = _values(batch, "origin") if "origin" in batch.schema.names else [""] * count
     names = ("topic", "partition", "offset", "timestamp", "key", "value")
     columns = [_values(batch, each) for each in names]
-    return map(Input._make, zip(*columns, headers_of(batch), index, origin, strict=True))
+    return map(Input._make, zip(*columns, headers_of(batch), turn, origin, strict=True))
 
 
 def chunk_inputs(chunk: Chunk) -> Iterator[Input]:

@@ -18,7 +18,7 @@ from ottla.spark.streams.failures import (
 
 EXACTLY_ONCE: Final = "exactly_once_v2"
 AT_LEAST_ONCE: Final = "at_least_once"
-BATCH_RECORDS_MAX: Final = 500_000
+BATCH_RECORDS_MAX: Final = 200_000
 HANDLERS: Final = {
     "fail": fail,
     "continue": log_and_continue,
