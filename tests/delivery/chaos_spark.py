@@ -1,9 +1,10 @@
 """`make chaos minutes=N`: Spark jobs killed at random, one seed after another, for so many minutes.
 
-    python tests/delivery/chaos_spark.py --minutes 60 [--seed 7] [--lives 8]
+    python tests/delivery/chaos_spark.py --minutes 60 [--seed 7] [--lives 8] [--streams]
 
 Each line is a run, with its seed. The broker is killed too, and jobs are stopped and go on as
-zombies. A run that finds something keeps its directory: data, checkpoint, logs.
+zombies. With --streams the job is an application with state. A run that finds something keeps its
+directory: data, checkpoint, logs.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ sys.path += [str(HERE), str(HERE.parent / "compat")]
 
 from delivery_run import seed_of_this_run  # noqa: E402
 from delivery_spark import SparkRun, lives, summary  # noqa: E402
+from delivery_streams import StreamsRun, stream_lives  # noqa: E402
 
 
 def main() -> int:
@@ -28,24 +30,26 @@ def main() -> int:
     end = time.monotonic() + given.minutes * 60
     number = failures = 0
     while time.monotonic() < end:
-        failures += not one_run(first + number, given.lives)
+        failures += not one_run(first + number, given.lives, streams=given.streams)
         number += 1
     print(f"{number} runs, {failures} with a finding", flush=True)
     return 1 if failures else 0
 
 
-def one_run(seed: int, count: int) -> bool:
+def one_run(seed: int, count: int, *, streams: bool) -> bool:
     """Whether every record was there once."""
     directory = Path(tempfile.mkdtemp(prefix=f"chaos-spark-{seed}-"))
-    plan = lives(seed, count, brokers=True, zombies=True)
-    run = SparkRun(seed, plan, directory, say=lambda text: None)
+    plan = (stream_lives if streams else lives)(seed, count, brokers=True, zombies=True)
+    kind = StreamsRun if streams else SparkRun
+    run = kind(seed, plan, directory, say=lambda text: None)
     start = time.monotonic()
     try:
         wrong = run()
     except AssertionError as error:
         wrong = [str(error)]
     took_s = time.monotonic() - start
-    print(f"{'FAILED' if wrong else 'ok':6} OTTLA_SEED={seed} spark, {took_s:.0f} s:", flush=True)
+    what = "streams" if streams else "spark"
+    print(f"{'FAILED' if wrong else 'ok':6} OTTLA_SEED={seed} {what}, {took_s:.0f} s:", flush=True)
     print(f"       {dict(summary(run))}", flush=True)
     if wrong:
         print("\n".join(f"       {line}" for line in [*map(str, plan), *wrong]), flush=True)
@@ -59,6 +63,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="chaos_spark")
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--lives", type=int, default=6, help="of the job in one run")
+    parser.add_argument("--streams", action="store_true", help="an application with state")
     parser.add_argument("--seed", type=int, help="of the first run; the next have the next")
     return parser.parse_args()
 

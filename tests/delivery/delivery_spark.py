@@ -61,6 +61,8 @@ class Life:
     shuffled: int = 0
     """Into so many tasks: another number in the next life."""
     broker: bool = False
+    home: int = 0
+    """Of Streams: the process where a task is at home dies after so many records."""
 
     def __str__(self) -> str:
         what = f"{self.who} at '{self.point}' {self.hit}" if self.point else self.kind
@@ -101,6 +103,7 @@ class SparkRun:
     plan: list[Life]
     directory: Path
     delivery: str = "exactly_once"
+    job: Path = JOB
     say: Callable[[str], None] = print
     done: Counter[str] = field(default_factory=Counter)
     expected: list[str] = field(default_factory=list)
@@ -172,16 +175,19 @@ class SparkRun:
             "delivery": self.delivery,
             "checkpoint": str(self.directory / "checkpoint"),
         }
+        return subprocess.Popen(
+            [sys.executable, str(self.job), json.dumps(given)],
+            stdout=output,  # type: ignore[arg-type]
+            stderr=output,  # type: ignore[arg-type]
+            env=self._environment(life),
+        )
+
+    def _environment(self, life: Life) -> dict[str, str]:
         environment = {**os.environ, "PYTHONPATH": python_path()}
         if life.point:
             wish = {"point": life.point, "hit": life.hit, "who": life.who}
             environment[DIE] = json.dumps(wish)
-        return subprocess.Popen(
-            [sys.executable, str(JOB), json.dumps(given)],
-            stdout=output,  # type: ignore[arg-type]
-            stderr=output,  # type: ignore[arg-type]
-            env=environment,
-        )
+        return environment
 
     def _wait(self, life: Life, job: subprocess.Popen[bytes], log: Path) -> None:
         """Until the fault has come, or all is through without it."""

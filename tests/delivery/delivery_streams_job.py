@@ -1,0 +1,77 @@
+"""A Streams application whose delivery is proved, in a driver process of its own.
+
+Records `<life>:<number>` are counted by life, behind a shuffle; each count goes out as
+`<life>:<count - 1>`. So the target has what the source has, if every record has counted once and no
+count was lost or written twice.
+
+Its arguments are those of delivery_spark_job.py. With OTTLA_DIE_AT=n in the environment, the
+process where a task is at home dies when it has counted n records.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from delivery_spark_points import DRIVER, Dying
+
+from ottla.spark import session, source
+from ottla.spark.streams import String, Topology
+from ottla.spark.streams.run.application import Application, ApplicationState
+
+DIE_AT = "OTTLA_DIE_AT"
+counted = 0
+
+
+def count(life: str, text: str, before: str) -> str:
+    global counted
+    counted += 1
+    if counted == int(os.environ.get(DIE_AT, 0)):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return f"{life}:{int(before.rpartition(':')[2] or -1) + 1}"
+
+
+def topology() -> Topology:
+    made = Topology(key=String(), value=String())
+    by_life = made.stream("source").group_by(lambda text: text.partition(":")[0], key=String())
+    counts = by_life.aggregate(str, count, store="counts", value=String())
+    counts.to_stream().to("target")
+    return made
+
+
+def main() -> int:
+    given = json.loads(sys.argv[1])
+    os.environ[DRIVER] = str(os.getpid())
+    source.register = lambda spark: spark.dataSource.register(Dying)
+    exactly = given["delivery"] == "exactly_once"
+    application = Application(
+        topology(),
+        application_id="proved",
+        bootstrap_servers=given["servers"],
+        state_dir=Path(given["checkpoint"]),
+        spark=lambda: session.start(master=given["master"], heap="512m"),
+        config={
+            "statestore.cache.max.bytes": 0,
+            "max.poll.records": given["at_once"],
+            "processing.guarantee": "exactly_once_v2" if exactly else "at_least_once",
+        },
+    )
+    application.start()
+    print("started", flush=True)
+    last = -1
+    while application.state not in (ApplicationState.ERROR, ApplicationState.NOT_RUNNING):
+        for each in application.metrics().values():
+            if each.batch != last:
+                last = each.batch
+                print("batch", last, flush=True)
+        time.sleep(0.05)
+    print(application.error, flush=True)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
