@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -153,3 +154,7 @@ def _delete_internal(admin: Admin, options: Options, name: str, topics: Iterable
 def _listed(options: Options, name: str) -> list[str]:
     """Given once or again, each with one or several."""
     return [each.strip() for word in options.values(name) for each in word.split(",") if each]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
