@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 from compat_brokers import Broker, start_broker
 from compat_spark import connector_session
+from compat_streams import KafkaStreams
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,6 +39,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.compat)
+
+
+@pytest.fixture(scope="session")
+def kafka_streams(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaStreams]:
+    program = KafkaStreams(tmp_path_factory.mktemp("kafka-streams"))
+    yield program
+    program.close()
 
 
 @pytest.fixture(scope="session")

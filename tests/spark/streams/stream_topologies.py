@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
+
+from transcripts import Row
 
 from ottla.spark.streams import (
     Context,
@@ -22,8 +25,8 @@ from ottla.spark.streams import (
 
 Strings = Stream[str, str]
 Build = Callable[[Topology], None]
-Row = tuple[str, str, str, int]
 ALL: dict[str, Build] = {}
+DESCRIPTIONS = Path(__file__).parent / "descriptions.txt"
 BOTH = ("merge", "named")
 """Those that read the topic `right`, too."""
 
@@ -42,9 +45,18 @@ def built(name: str) -> Topology:
     return topology
 
 
-def rows(name: str, count: int) -> Iterator[Row]:
+def descriptions() -> dict[str, str]:
+    """What Kafka says of each."""
+    found: dict[str, str] = {}
+    for part in DESCRIPTIONS.read_text().split("= ")[1:]:
+        name, _, text = part.partition("\n")
+        found[name] = text
+    return found
+
+
+def random_rows(name: str, seed: int, count: int) -> Iterator[Row]:
     """Records for it, of which some are late, deletions, or without a key; "~" is null."""
-    dice = random.Random(name)
+    dice = random.Random(f"{name} {seed}")
     now = 0
     for _ in range(count):
         now = max(0, now + dice.randint(-3, 6))

@@ -7,13 +7,13 @@ leaps of time, deletions, and records without key. One transcript for each topol
 from __future__ import annotations
 
 import pytest
-from kafka_topologies import TOPOLOGIES
+from kafka_topologies import TOPOLOGIES, topology
 from transcripts import Play, read
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_results_are_those_of_kafka_streams(name: str) -> None:
-    play = Play(name)
+    play = Play(topology(name))
     for row, answers in read(name):
         assert play.ask(row) == answers, row
 
@@ -21,7 +21,7 @@ def test_results_are_those_of_kafka_streams(name: str) -> None:
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_results_are_the_same_when_tasks_begin_anew_for_every_record(name: str) -> None:
     """All that a node knows lies in the cells of its task: nothing hangs on a process."""
-    play = Play(name)
+    play = Play(topology(name))
     for row, answers in read(name):
         assert play.ask(row) == answers, row
         play.driver.restart()

@@ -97,6 +97,30 @@ def test_a_task_says_when_the_clock_is_due_and_remembers_it() -> None:
     assert begin().next_wall_clock_ms() == 110
 
 
+def test_schedules_may_come_and_go_and_leave_nothing_behind() -> None:
+    class Once(Processor[str, str]):
+        """A timer for each record, which ends itself."""
+
+        def process(self, record: Record[str, str]) -> None:
+            def tell(now_ms: int) -> None:
+                made.cancel()
+                self.context.forward(record.with_timestamp(now_ms))
+
+            made = self.context.schedule(10, PunctuationType.WALL_CLOCK_TIME, tell)
+
+    topology = strings()
+    topology.stream("in").process(Once).to("out")
+    with TopologyTestDriver(topology) as driver:
+        source = driver.create_input_topic("in", String(), String())
+        sink = driver.create_output_topic("out", String(), String())
+        for number in range(50):
+            source.pipe_input("k", str(number), 0)
+            driver.advance_wall_clock_time(10)
+            assert sink.read_value() == str(number)
+        (piece,) = driver._pieces
+        assert len(piece.task._schedules) <= 2
+
+
 def test_an_interval_is_at_least_a_millisecond() -> None:
     class Hasty(Processor[str, str]):
         def init(self, context: Context) -> None:

@@ -10,9 +10,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from kafka_topologies import topology
-
-from ottla.spark.streams import String, TopologyTestDriver
+from ottla.spark.streams import String, Topology, TopologyTestDriver
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
 TOPICS = ("left", "right", "third")
@@ -22,11 +20,14 @@ Turn = tuple[Row, list[str]]
 
 
 class Play:
-    """A topology of kafka_topologies, asked record by record."""
+    """A topology, asked record by record.
 
-    def __init__(self, name: str) -> None:
-        # Kafka's side has no caches: they would hide what happens inside of one record.
-        self.driver = TopologyTestDriver(topology(name), application_id="app", caching=False)
+    Kafka's side has no caches, if they are not asked for: they hide what happens inside of one
+    record.
+    """
+
+    def __init__(self, topology: Topology, *, caching: bool = False) -> None:
+        self.driver = TopologyTestDriver(topology, application_id="app", caching=caching)
         self._topics = {
             topic: self.driver.create_input_topic(topic, String(), String()) for topic in TOPICS
         }

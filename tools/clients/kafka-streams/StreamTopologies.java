@@ -1,3 +1,4 @@
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
@@ -29,13 +30,15 @@ final class StreamTopologies {
     }
 
     private static void stateless() {
-        ALL.put("filter", b -> out(left(b).filter((k, v) -> v != null).filterNot((k, v) -> v.startsWith("z"))));
+        ALL.put("filter", b -> out(left(b)
+            .filter((k, v) -> v != null).filterNot((k, v) -> v.startsWith("z"))));
         ALL.put("map", b -> out(left(b).map((k, v) -> KeyValue.pair("" + v, "" + k))));
         ALL.put("flat-map", b -> out(left(b).flatMap((k, v) ->
             List.of(KeyValue.pair(k, v), KeyValue.pair("x", k)))));
         ALL.put("flat-map-values", b -> out(left(b).flatMapValues(v -> Arrays.asList(v, v, null))));
         ALL.put("select-key", b -> out(left(b).selectKey((k, v) -> v)));
-        ALL.put("merge", b -> out(left(b).mapValues(v -> v + "l").merge(right(b)).peek((k, v) -> { })));
+        ALL.put("merge", b -> out(left(b)
+            .mapValues(v -> v + "l").merge(right(b)).peek((k, v) -> { })));
         ALL.put("order", b -> {
             KStream<String, String> stream = left(b);
             stream.to("out");
@@ -45,7 +48,8 @@ final class StreamTopologies {
         ALL.put("branch", b -> {
             Map<String, KStream<String, String>> branches = left(b).split(Named.as("by-"))
                 .branch((k, v) -> k != null && k.equals("a"), Branched.as("a"))
-                .branch((k, v) -> v != null, Branched.withConsumer(s -> out(s.mapValues(v -> v + "!"))))
+                .branch((k, v) -> v != null,
+                    Branched.withConsumer(s -> out(s.mapValues(v -> v + "!"))))
                 .defaultBranch(Branched.withFunction(s -> s.mapValues(v -> "none"), "rest"));
             out(branches.get("by-a").mapValues(v -> "A" + v));
             out(branches.get("by-rest"));
@@ -108,16 +112,19 @@ final class StreamTopologies {
     }
 
     private static void groupedTables() {
-        ALL.put("table-count", b -> out(byValue(first(b)).count().toStream().mapValues(v -> "" + v)));
+        ALL.put("table-count", b -> out(byValue(first(b)).count().toStream()
+            .mapValues(v -> "" + v)));
         ALL.put("table-count-store", b -> out(byValue(first(b)).count(Materialized.as("counts"))
             .toStream().mapValues(v -> "" + v)));
         ALL.put("table-reduce", b -> out(byValue(first(b))
             .reduce((a, v) -> tail(a + "+" + v), (a, v) -> tail(a + "-" + v)).toStream()));
         ALL.put("table-aggregate", b -> out(byValue(first(b)).aggregate(() -> "0",
-            (k, v, a) -> tail(a + "+" + v), (k, v, a) -> v.startsWith("z") ? null : tail(a + "-" + v),
+            (k, v, a) -> tail(a + "+" + v),
+            (k, v, a) -> v.startsWith("z") ? null : tail(a + "-" + v),
             strings()).toStream()));
         ALL.put("table-of-count", b -> out(left(b).groupByKey().count()
-            .groupBy((k, v) -> KeyValue.pair("" + v, k), Grouped.with(Serdes.String(), Serdes.String()))
+            .groupBy((k, v) -> KeyValue.pair("" + v, k),
+                Grouped.with(Serdes.String(), Serdes.String()))
             .count().toStream().mapValues(v -> "" + v)));
         ALL.put("table-of-filter", b -> out(byValue(first(b).filter((k, v) -> !v.startsWith("a")))
             .count().toStream().mapValues(v -> "" + v)));
@@ -160,7 +167,7 @@ final class StreamTopologies {
         public void init(ProcessorContext<String, String> given) {
             context = given;
             totals = context.getStateStore("totals");
-            context.schedule(java.time.Duration.ofMillis(10), PunctuationType.STREAM_TIME, this::tell);
+            context.schedule(Duration.ofMillis(10), PunctuationType.STREAM_TIME, this::tell);
         }
 
         @Override

@@ -3,7 +3,10 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
+import java.util.HashMap;
+import java.util.Map;
 import java.util.Properties;
+import java.util.function.Consumer;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
@@ -19,7 +22,7 @@ import org.apache.kafka.streams.test.TestRecord;
  * directory for the stores.
  *
  *   describe NAME                     the topology's description
- *   open NAME                         a new driver for this topology
+ *   open NAME [cached]                a new driver for this topology, without caches or with
  *   TOPIC KEY VALUE TIMESTAMP         a record; what comes out is told as KEY VALUE TIMESTAMP
  *
  * Each answer ends with a line that is a full stop.
@@ -39,7 +42,7 @@ public final class Transcripts {
             if (words[0].equals("describe")) {
                 answers.print(topology(words[1]).describe());
             } else if (words[0].equals("open")) {
-                open(words[1]);
+                open(words[1], words.length > 2);
             } else {
                 pipe(words[0], text(words[1]), text(words[2]), Long.parseLong(words[3]));
                 for (TestRecord<String, String> record : out.readRecordsToList()) {
@@ -55,16 +58,18 @@ public final class Transcripts {
 
     private static Topology topology(String name) {
         StreamsBuilder builder = new StreamsBuilder();
-        WindowTopologies.ALL.get(name).accept(builder);
+        Map<String, Consumer<StreamsBuilder>> all = new HashMap<>(WindowTopologies.ALL);
+        all.putAll(StreamTopologies.ALL);
+        all.get(name).accept(builder);
         return builder.build();
     }
 
-    private static void open(String name) {
+    private static void open(String name, boolean cached) {
         close();
         Properties config = new Properties();
         config.put(StreamsConfig.APPLICATION_ID_CONFIG, "app");
         config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "nowhere:9092");
-        config.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
+        config.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, cached ? 1_000_000 : 0);
         config.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         config.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         config.put(StreamsConfig.STATE_DIR_CONFIG, directory);

@@ -166,14 +166,11 @@ class Stream(Generic[K, V]):
         """The records of both; no order between them is promised."""
         node = self.builder.new_name("KSTREAM-MERGE-", name)
         self.builder.processor(node, Pass, [self.node, other.node])
-        alike = self.key_serde is other.key_serde, self.value_serde is other.value_serde
         return Stream(
             self.builder,
             node,
-            self.key_serde if alike[0] or type(self.key_serde) is type(other.key_serde) else None,
-            self.value_serde
-            if alike[1] or type(self.value_serde) is type(other.value_serde)
-            else None,
+            _either(self.key_serde, other.key_serde),
+            _either(self.value_serde, other.value_serde),
             sources=self.sources | other.sources,
             rekeyed=self.rekeyed or other.rekeyed,
         )
@@ -411,3 +408,8 @@ class Stream(Generic[K, V]):
             sources=self.sources,
             rekeyed=self.rekeyed or rekeyed,
         )
+
+
+def _either(one: Serde[Any] | None, other: Serde[Any] | None) -> Serde[Any] | None:
+    """The serde of both; None if they are not alike."""
+    return one if type(one) is type(other) else None

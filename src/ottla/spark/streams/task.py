@@ -36,6 +36,8 @@ from ottla.spark.streams.subtopologies import SubTopology
 
 TASK_CELLS: Final = "__task"
 NEVER: Final = 2**63 - 1
+AFTERWARDS: Final = -1
+"""The place of a schedule that was not made by `init`: nobody could make it again."""
 
 
 class Task:
@@ -76,6 +78,8 @@ class Task:
         self._outputs: list[Output] = []
         self._flushes: list[tuple[str, Callable[[], None]]] = []
         self._schedules: list[Cancellable] = []
+        self._places: dict[str, int] = {}
+        self._beginning = True
         self._stream_due = NEVER
         self._commit_asked = False
         self._own = open_cells(TASK_CELLS) if subtopology.stateful else None
@@ -87,6 +91,7 @@ class Task:
         self._restore()
         self._processors = {node.name: node.supplier() for node in subtopology.nodes}
         self._entries = self._wire(partitions_of)
+        self._beginning = False
 
     # -- what the owner of the task calls
 
@@ -162,7 +167,8 @@ class Task:
                 if saved:
                     self._keep(b"store:" + name.encode(), saved)
             for each in self._schedules:
-                self._keep(_place(each.node, each.place), LONG.pack(each.next_ms))
+                if each.place >= 0:
+                    self._keep(_place(each.node, each.place), LONG.pack(each.next_ms))
         return self._take()
 
     def reads(self, topic: str) -> bool:
@@ -202,9 +208,10 @@ class Task:
         self, node: str, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None]
     ) -> Cancellable:
         """Stream time: from 0 on, so that the first record is the first time; clock: from now."""
-        place = sum(1 for each in self._schedules if each.node == node)
+        place = self._places.get(node, 0) if self._beginning else AFTERWARDS
+        self._places[node] = place + 1
         first = 0 if kind is PunctuationType.STREAM_TIME else self._clock.now_ms() + interval_ms
-        kept = None if self._own is None else self._own.get(_place(node, place))
+        kept = None if self._own is None or place < 0 else self._own.get(_place(node, place))
         if kept is not None:
             (first,) = LONG.unpack(kept)
         made = Cancellable(node, place, interval_ms, kind, callback, first)
@@ -303,7 +310,8 @@ class Task:
 
     def _reckon_stream_due(self) -> None:
         kind = PunctuationType.STREAM_TIME
-        due = [each.next_ms for each in self._schedules if each.kind is kind and not each.cancelled]
+        self._schedules = [each for each in self._schedules if not each.cancelled]
+        due = [each.next_ms for each in self._schedules if each.kind is kind]
         self._stream_due = -1 if self._commit_asked else min(due, default=NEVER)
 
     def _flush(self) -> None:

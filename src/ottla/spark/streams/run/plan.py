@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from ottla.client.delivery import Setting
 from ottla.clock import SystemClock
@@ -14,6 +16,10 @@ from ottla.spark.streams.records import Output
 from ottla.spark.streams.run.global_tables import global_store, refresh
 from ottla.spark.streams.subtopologies import SubTopology
 from ottla.spark.streams.task import Task
+
+# A batch makes tuples by the hundred thousand and no cycles: looking for these after every 700
+# took a quarter of the time of a stateless chain.
+COLLECT_AFTER: Final = (100_000, 50, 100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,7 @@ class Plan:
 
     def begin_batch(self) -> None:
         """Before the first row: global tables have what there is now."""
+        gc.set_threshold(*COLLECT_AFTER)
         for piece in (self.subtopology, *self.subtopology.prefixes):
             refresh(piece.globals.values(), self.servers, self.settings)
 
