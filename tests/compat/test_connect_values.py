@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.maven, pytest.mark.timeout(300)]
 
 Question = dict[str, Any]
 ORACLE = REPOSITORY / "tools" / "clients" / "connect" / "Oracle.java"
+# Kafka takes time zone, weeks and names of months from the machine it runs on.
+PLACE = ("-Duser.timezone=UTC", "-Duser.language=en", "-Duser.country=US")
 # What only Java can say: the names of its classes, the words of its parsers.
 JAVAS_OWN = re.compile(r"java\.|class |org\.apache|SinkRecord\{|Invalid regex|Illegal")
 
@@ -57,7 +59,7 @@ def answers() -> list[tuple[Question, dict[str, Any]]]:
     asked = list(questions())
     lines = "".join(json.dumps(each) + "\n" for each in asked)
     told = subprocess.run(
-        ["java", "-Xmx256M", "-cp", f"{kafka_jars()}/*", str(ORACLE)],
+        ["java", "-Xmx256M", *PLACE, "-cp", f"{kafka_jars()}/*", str(ORACLE)],
         input=lines, capture_output=True, text=True, timeout=240,
     )  # fmt: skip
     assert told.returncode == 0, told.stderr

@@ -205,6 +205,17 @@ def test_pauses_have_a_limit() -> None:
     assert max(pauses) <= 0.5
 
 
+def test_a_task_that_stops_tries_nothing_again() -> None:
+    config = PLAIN | SHAKY | TOLERANT | {
+        "transforms.shaky.times": "1000000", "errors.retry.timeout": "-1",
+    }  # fmt: skip
+    chain = Chain(config, connector="c")
+    chain.stop()
+    with pytest.raises(RetriableException, match="not yet"):
+        chain.sink(row(b"{}"))
+    assert chain.counts["total-records-skipped"] == 0
+
+
 def test_what_does_not_pass_is_not_tried_again() -> None:
     config = PLAIN | SHAKY | TOLERANT | {
         "transforms.shaky.fatal": "true", "errors.retry.timeout": "-1",

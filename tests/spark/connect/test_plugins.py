@@ -148,6 +148,13 @@ def test_an_unknown_connector_is_answered_with_those_that_there_are() -> None:
         Plugins().connector("Nothing")
 
 
+def test_a_plugin_that_can_not_be_made_is_listed_still() -> None:
+    broken = Plugin(Kind.PREDICATE, "x.Broken", "no_such_module:Broken")
+    assert broken.version
+    with pytest.raises(ConnectException, match=r"class x\.Broken"):
+        Plugins([broken]).find("Nothing", Kind.PREDICATE)
+
+
 def test_a_name_that_two_have_is_refused() -> None:
     one = Plugin(Kind.PREDICATE, "a.Same", "ottla.spark.connect.predicates:RecordIsTombstone")
     other = Plugin(Kind.PREDICATE, "b.Same", "ottla.spark.connect.predicates:HasHeaderKey")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
+import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -48,7 +49,7 @@ class Tolerance:
         connector: str,
         task: int,
         on_dead_letter: Callable[[ProducedRow], None] | None,
-        sleep: Callable[[float], None],
+        sleep: Callable[[float], object] | None,
         now_ms: Callable[[], int],
     ) -> None:
         definition = ConfigDef()
@@ -64,7 +65,8 @@ class Tolerance:
         self._context_headers: bool = settings["errors.deadletterqueue.context.headers.enable"]
         self._connector, self._task = connector, task
         self._on_dead_letter = on_dead_letter
-        self._sleep, self._now_ms = sleep, now_ms
+        self._stopping = threading.Event()
+        self._sleep, self._now_ms = sleep or self._stopping.wait, now_ms
         self.counts: Counter[str] = Counter()
         """By the names of Kafka's task error metrics."""
 
@@ -72,6 +74,10 @@ class Tolerance:
     def reports(self) -> bool:
         """Whether a sink task is given an errant record reporter."""
         return bool(self._topic) or self._logs
+
+    def stop(self) -> None:
+        """From any thread: no more tries. What is being tried is raised: it was not written."""
+        self._stopping.set()
 
     def recover(
         self,
@@ -87,6 +93,8 @@ class Tolerance:
         while isinstance(error, RetriableException) and self._now_ms() < deadline:
             self.counts["total-record-failures"] += 1
             self._back_off(attempt, deadline)
+            if self._stopping.is_set():
+                raise error
             self.counts["total-retries"] += 1
             attempt += 1
             try:

@@ -54,7 +54,10 @@ class Plugin:
     @property
     def version(self) -> str:
         """What the class says; else the version of the distribution that it came with."""
-        said = str(self.new().version())
+        try:
+            said = str(self.new().version())
+        except Exception:  # it can't be made here, say for want of a driver: it is listed still
+            said = UNDEFINED
         if said != UNDEFINED:
             return said
         return ottla.__version__ if self.distribution == "ottla" else self.distribution_version

@@ -36,7 +36,7 @@ class Chain:
         task: int = 0,
         worker: Mapping[str, str] | None = None,
         on_dead_letter: Callable[[ProducedRow], None] | None = None,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] | None = None,
         now_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
         plugins: Plugins | None = None,
     ) -> None:
@@ -151,6 +151,10 @@ class Chain:
         if row is None:  # the task made it by itself
             row = self._row_of(record)
         self._tolerance.failed(error, Stage.TASK_PUT, SINK_TASK, row)
+
+    def stop(self) -> None:
+        """From any thread: a record that is tried again and again is given up, and raised."""
+        self._tolerance.stop()
 
     def close(self) -> None:
         """Ends converters and transforms."""

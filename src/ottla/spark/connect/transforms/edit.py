@@ -81,7 +81,7 @@ def blank(value: Any) -> Any:
     if isinstance(value, bool | int | float | str | list | dict):
         return value.__class__()
     if isinstance(value, Decimal):
-        return abs(value) * 0  # of the same scale
+        return value.copy_abs() * 0  # of the same scale
     if isinstance(value, datetime.datetime):
         return EPOCH
     if isinstance(value, datetime.date):
