@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
 from ottla.spark.connect.herder import configs as config_log
@@ -66,7 +67,7 @@ class Herder:
         self._statuses = Statuses()
         self._assigned: tuple[str, ...] = ()
         self._generation = 0
-        self._told_tasks: dict[str, set[TaskId]] = {}  # written, and perhaps not read back yet
+        self._told: dict[str, Status] = {}  # written, and perhaps not read back yet
         self._runs = Runs(start, self, ended=self._rejoin)
         self._members = join(self)
         self._closing = False
@@ -226,7 +227,13 @@ class Herder:
     # What runs write down (runs.Writes), on their threads
 
     def stands(self, status: Status) -> None:
+        """Progress is told with every batch; what is written is what has changed."""
         name, generation = status.name, status.generation
+        told = replace(status, progress={})
+        if self._told.get(name) == told:
+            return
+        known = self._known_tasks(name)
+        self._told[name] = told
         kept = self._configs.connectors.get(name)
         version = self._version_of(kept.config) if kept else None
         pairs = [self._status_pair(name, status, generation, version)]
@@ -235,9 +242,7 @@ class Herder:
             for each in status.tasks
         ]
         tasks = {TaskId(name, each.id) for each in status.tasks}
-        known = {*self._statuses.tasks_of(name), *self._told_tasks.get(name, ())}
         pairs += [status_log.forgotten(each) for each in sorted(known - tasks)]
-        self._told_tasks[name] = tasks
         used = self._statuses.topics.get(name, ())
         pairs += [
             status_log.topic_pair(name, each, task=0, now_ms=self._now_ms())
@@ -251,15 +256,21 @@ class Herder:
         if kept is not None and list(kept.tasks) != list(tasks):
             self._config_log.write(config_log.task_pairs(name, tasks))
 
+    def _known_tasks(self, name: str) -> set[TaskId]:
+        told = self._told.get(name)
+        mine = {TaskId(name, each.id) for each in told.tasks} if told else set()
+        return {*self._statuses.tasks_of(name), *mine}
+
     def ended(self, name: str, generation: int) -> None:
         if name in self._configs.connectors:
             self._unassigned(name, generation)
         else:
             self._forget(name)
+        self._told.pop(name, None)
 
     def _unassigned(self, name: str, generation: int) -> None:
         """Unless another worker has written of it since."""
-        subjects: list[Subject] = [name, *self._statuses.tasks_of(name)]
+        subjects: list[Subject] = [name, *sorted(self._known_tasks(name))]
         status = Status(name, State.UNASSIGNED)
         self._status_log.send(
             [
@@ -275,8 +286,7 @@ class Herder:
         )
 
     def _forget(self, name: str) -> None:
-        known = {*self._statuses.tasks_of(name), *self._told_tasks.pop(name, ())}
-        subjects: list[Subject] = [name, *sorted(known)]
+        subjects: list[Subject] = [name, *sorted(self._known_tasks(name))]
         topics = self._statuses.topics.get(name, ())
         self._status_log.send(
             [
