@@ -23,6 +23,7 @@ from ottla.spark.connect.herder.configs import Pair, Value
 POLL_S: Final = 0.2
 RETRY_S: Final = 1.0
 WRITE_S_MAX: Final = 30.0
+CLOSE_S_MAX: Final = 5.0  # a worker can be stopped while the broker is away
 SILENCE_S: Final = 5.0  # then what is missing before the end is gone, and not late
 
 log = logging.getLogger("ottla.connect")
@@ -141,7 +142,10 @@ class TopicLog:
         if self._thread.ident is not None:
             self._thread.join()
         if self._producer is not None:
-            self._producer.close()
+            try:
+                self._producer.close(CLOSE_S_MAX)
+            except KafkaError as error:
+                log.warning("the last of %s could not be written: %s", self._topic, error)
 
     def _send(self, producer: Producer[bytes, bytes], key: str, value: Value) -> Sending:
         data = None if value is None else _dumps(value)

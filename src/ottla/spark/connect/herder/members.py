@@ -98,6 +98,7 @@ class Group:
         self._rejoin = True
         self._stopping = False
         self._heard = 0.0
+        self._trouble = ""
         self._thread = threading.Thread(target=self._run, name="ottla-connect-group", daemon=True)
         self.view = View()
 
@@ -149,7 +150,7 @@ class Group:
         mine = Member(self._url, tuple(sorted(self._herder.owned())))
         joined = self._member.join(mine.to_json())
         given = self._member.sync(self._assignments(joined) if joined.leads else {})
-        self._heard = time.monotonic()
+        self._heard, self._trouble = time.monotonic(), ""
         assignment = Assignment.from_json(given)
         self.view = View(joined.generation, joined.leads, assignment, settled=not self._rejoin)
         log.info(
@@ -182,6 +183,7 @@ class Group:
             self._heard = 0.0
             self.view = View()
             self._herder.lost()
-        else:
+        elif str(error) != self._trouble:
             log.warning("the group of workers can't be reached, trying again: %s", error)
+        self._trouble = str(error)
         time.sleep(RETRY_S)
