@@ -30,8 +30,8 @@ class NumbersTask(SourceTask):
         self._id = props["id"]
         offset = context.offset({"id": self._id})
         self._next = int(offset["next"]) if offset else 0
-        self._failed = props.get("fail.at") == "start"
         note(props, f"start {self._id} {self._next}")
+        note(props, f"process {self._id} {os.getpid()}")
 
     def poll(self) -> list[SourceRecord] | None:
         limit = int(self._props["numbers"])

@@ -76,9 +76,15 @@ class Cut:
         self.task_configs = made
         return self.is_new
 
-    def only_asked(self) -> bool:
-        """Nobody but the connector has asked for a change."""
-        return self._asked and not self._forgotten
+    def is_cut_as_before(self) -> bool:
+        """Nobody but the connector has asked for a change, and it wants the same tasks again."""
+        if not self._asked or self._forgotten:
+            return False
+        try:
+            return not self.again()
+        except Exception:
+            self._error = traceback.format_exc()
+            return False
 
     def forget(self) -> None:
         """The connector is to be started anew."""

@@ -28,6 +28,8 @@ LOOK_S: Final = 0.01
 STOP_S: Final = 5.0  # task.shutdown.graceful.timeout.ms
 ANSWER_S_MAX: Final = 5.0
 PARENTS_MAX: Final = 4
+BASE_LENGTH_MAX: Final = 50  # the path of a socket has 107 characters at most
+RUN_LENGTH: Final = 16
 
 
 class HostLost(ConnectionError):
@@ -91,11 +93,12 @@ def connected(run: str, task: int) -> Iterator[Connection[Any, Any]]:
 
 
 def place(run: str, task: int) -> Path:
-    folder = Path(tempfile.gettempdir()) / f"ottla-connect-{os.getuid()}"
+    base = tempfile.gettempdir()
+    folder = Path(base if len(base) <= BASE_LENGTH_MAX else "/tmp") / f"ottla-connect-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
         raise PermissionError(f"{folder} belongs to somebody else: remove it")
-    return folder / f"{run}-{task}"
+    return folder / f"{run[:RUN_LENGTH]}-{task}"
 
 
 def _call(where: Path) -> socket.socket:

@@ -118,9 +118,10 @@ class SinkReader(Reader):
         return self._initial
 
     def latestOffset(self, start: State, limit: ReadLimit) -> State:  # noqa: N802
+        """The first batch starts the tasks, be there something to read or not."""
         before, batch = from_json(start["offsets"]), int(start["batch"])
         reached = to_json(self._follow().latest(before))
-        if reached != to_json(before) or (batch > 0 and self._has_news(batch)):
+        if batch == 0 or reached != to_json(before) or self._has_news(batch):
             return {"batch": batch + 1, "offsets": reached}
         return start
 

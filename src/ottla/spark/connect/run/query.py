@@ -45,17 +45,19 @@ class Begun:
     def __init__(self, query: StreamingQuery, folder: Path) -> None:
         self.query = query
         self._folder = folder
-        self._seen = -1
+        self._batch = -1
+        self._seen: object = None
 
     def reports(self, *, all_of_them: bool = False) -> list[Report]:
         """What tasks have told since the last look. Reports are sums: a newer one has it all."""
         last = as_dict(self.query.lastProgress)
-        batch = int(last.get("batchId", -1))
-        if batch == self._seen and not all_of_them:
+        batch, seen = int(last.get("batchId", -1)), last.get("timestamp")
+        if seen == self._seen and not all_of_them:
             return []
-        skipped = batch > self._seen + 1 or not last.get("observedMetrics")
+        # An idle query tells of itself, too, under the number of the batch that is to come.
+        skipped = batch > self._batch + 1 or not last.get("observedMetrics")
         progresses = self.query.recentProgress if skipped or all_of_them else [last]
-        self._seen = max(batch, self._seen)
+        self._batch, self._seen = batch, seen
         return [report for each in progresses for report in reports_in(as_dict(each))]
 
     def close(self) -> None:

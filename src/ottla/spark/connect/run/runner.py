@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.spark.connect.errors import ConnectException
 from ottla.spark.connect.run import hosts, query
 from ottla.spark.connect.run.committing import Committing, starts_of
 from ottla.spark.connect.run.cutting import Cut
@@ -81,13 +82,15 @@ class Running:
         self._target = target
         self._on_state = on_state
         self._status = Status(name, State.UNASSIGNED, generation=generation)
-        self._cut = Cut(name, self.config, worker, on_request=self._wake_up)
+        self._changed = threading.Event()
+        self._told = False
+        """By a person: not by the connector, which may want its tasks cut anew."""
+        self._cut = Cut(name, self.config, worker, on_request=self._changed.set)
         self._committing = Committing(name, self.config, worker)
         self._failed: dict[int, str] = {}
         self._topics: frozenset[str] = frozenset()
         self._tries = Tries()
         self._lock = threading.Lock()
-        self._changed = threading.Event()
         self._over = False
         self._thread = threading.Thread(target=self._keep, name=f"connect {name}", daemon=True)
         self._thread.start()
@@ -140,11 +143,13 @@ class Running:
         self._wake_up()
 
     def _wake_up(self) -> None:
+        self._told = True
         self._changed.set()
 
     def _keep(self) -> None:
         """Until it is over: do what is wanted, then wait for something else to be wanted."""
         while not self._over:
+            self._told = False
             self._changed.clear()
             try:
                 if not self._step():
@@ -216,6 +221,10 @@ class Running:
             query.make_offsets_topic(self.config, self._worker)
         if not self._worker.exactly_once and not query.retries_tasks(master):
             return job
+        if self._worker.standalone:
+            raise ConnectException(
+                f"A standalone worker keeps offsets in a file: its Spark is local[*], not {master}"
+            )
         job = replace(job, exactly_once=True)
         return replace(job, first_batch=query.decided(job) + 1)
 
@@ -238,9 +247,10 @@ class Running:
         """A connector that wants its tasks cut anew often gets the same ones again."""
         if not self._changed.is_set():
             return False
-        if self._cut.only_asked() and not self._cut.again():
-            self._changed.clear()
+        self._changed.clear()
+        if not self._told and self._cut.is_cut_as_before():
             return False
+        self._changed.set()
         return True
 
     def _take(self, reports: list[Report], spell: Spell | None) -> None:

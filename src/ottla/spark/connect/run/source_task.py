@@ -294,10 +294,13 @@ class LiveSource:
         self._confirmed = self._batch
         task, given = self._poller.task, self._given
         self._given = []
-        with blamed():
+        try:
             for record in given:
                 task.commit_record(record)
             task.commit()
+        except Exception:
+            # It is committed, whatever the task makes of that; so it is in Kafka.
+            log.exception("a task failed when it was told of a commit")
 
     def _offset_rows(self, offsets: Mapping[str, Mapping[str, Any]]) -> list[ProducedRow]:
         topic = source_offsets.topic_of(self._job.config, self._job.worker)
