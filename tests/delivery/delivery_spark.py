@@ -295,9 +295,9 @@ def read_log(servers: str, topic: str, partition: int) -> list[Batch]:
             batches += more
 
 
-def end(pids: list[int]) -> None:
+def end(pids: list[int], number: int = signal.SIGKILL) -> None:
     for pid in pids:
-        kill(pid)
+        kill(pid, number)
 
 
 def python_path() -> str:
