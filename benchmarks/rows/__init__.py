@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.bench import OwnRow, SharedRow
 from benchmarks.rows.cluster import CatchUp, FailoverTime, ManyPartitions, Replicated
 from benchmarks.rows.compaction import Compaction
+from benchmarks.rows.connect import ConnectCopies
 from benchmarks.rows.connections import ActiveConnections, IdleConnections
 from benchmarks.rows.growth import Growth
 from benchmarks.rows.latency import FixedRateLatency, OneInFlightLatency
@@ -51,6 +52,7 @@ def own_rows() -> dict[str, list[OwnRow]]:
         "failover": [FailoverTime()],
         "partitions": [ManyPartitions()],
         "sql": [SqlQueries()],
+        "connect": [ConnectCopies()],
         "growth": [Growth()],
     }
 
