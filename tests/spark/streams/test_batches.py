@@ -101,7 +101,7 @@ class Cluster:
 
 def records(name: str, seed: int, tasks: int) -> list[Input]:
     found = []
-    for offset, (topic, key, value, timestamp) in enumerate(random_rows(name, seed, 200)):
+    for offset, (topic, key, value, timestamp) in enumerate(random_rows(name, seed, 100)):
         data = None if key == "~" else key.encode()
         text = None if value == "~" else value.encode()
         partition = partition_of(data or b"", tasks)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -36,6 +38,22 @@ from ottla.spark.streams.changes import Changed, read_varint, write_varint
 class Order:
     name: str
     count: int = 1
+
+
+class Colour(Enum):
+    GREEN = "green"
+
+
+@dataclass
+class Basket:
+    orders: list[Order]
+    by_name: dict[str, Order | None]
+    tags: set[str]
+    at: datetime
+    id: uuid.UUID | None = None
+    colour: Colour = Colour.GREEN
+    inner: Basket | None = None
+    either: int | str = 0
 
 
 ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
@@ -104,7 +122,13 @@ def test_bytes_that_are_no_such_value_are_refused(serde: Serde[Any], data: bytes
 
 @pytest.mark.parametrize(
     ("serde", "value"),
-    [(Short(), 2**15), (Long(), "x"), (String(), 5), (Changed(String()), Change(None, None))],
+    [
+        (Short(), 2**15),
+        (Long(), "x"),
+        (String(), 5),
+        (Json(), object()),
+        (Changed(String()), Change(None, None)),
+    ],
 )
 def test_values_that_have_no_such_bytes_are_refused(serde: Serde[Any], value: Any) -> None:
     with pytest.raises(SerializationError):
@@ -116,6 +140,22 @@ def test_json_of_a_dataclass_passes_over_what_it_does_not_know() -> None:
     assert serde.deserialize("t", b'{"name":"tea","colour":"green"}') == Order("tea")
     assert serde.deserialize("t", b"null") is None
     assert Json().deserialize("t", b"[Infinity]") == [float("inf")]
+
+
+def test_json_of_a_dataclass_makes_what_its_fields_say() -> None:
+    serde = Json(Basket)
+    inner = Basket([], {}, set(), datetime(2026, 1, 2, 3, 4, 5))
+    basket = Basket(
+        [Order("tea", 2)],
+        {"x": Order("y"), "z": None},
+        {"t"},
+        inner.at,
+        ID,
+        Colour.GREEN,
+        inner,
+        "e",
+    )
+    assert serde.deserialize("t", serde.serialize("t", basket)) == basket
 
 
 @pytest.mark.parametrize("number", [0, 1, 63, 64, 300, 2**31 - 1])

@@ -11,11 +11,12 @@ import pickle
 import struct
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, is_dataclass
 from typing import Any, Final, Generic, TypeVar, cast
 
 import orjson
 
+from ottla.spark.streams.json_types import maker
 from ottla.spark.streams.records import Window, Windowed
 
 T = TypeVar("T")
@@ -147,21 +148,29 @@ class Uuid(Serde[uuid.UUID]):
 
 
 class Json(Serde[T]):
-    """JSON text. With a dataclass: its fields, names that it does not have are passed over."""
+    """JSON text. With a dataclass: its fields; names that it does not have are passed over.
+
+    Fields may be dataclasses themselves, lists and dicts of them, times, UUIDs and enums.
+    """
 
     def __init__(self, of: type[T] | None = None) -> None:
         self.type = of
-        self._make = _maker(of) if of is not None and is_dataclass(of) else None
+        self._make = None if of is None else maker(of)
 
     def serialize(self, topic: str, value: T | None) -> bytes | None:
         if value is None:
             return None
         try:
-            data: bytes = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
-        except TypeError:  # a number of more than 64 bits, for instance
+            data: bytes = orjson.dumps(value, _plain, orjson.OPT_NON_STR_KEYS)
+            return data
+        except TypeError:  # a number of more than 64 bits, or something that JSON has no word for
             plain = asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
-            return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode()
-        return data
+        try:
+            return json.dumps(
+                plain, ensure_ascii=False, separators=(",", ":"), default=_plain
+            ).encode()
+        except TypeError as error:
+            raise SerializationError(f"{error}, for {topic}") from None
 
     def deserialize(self, topic: str, data: bytes | None) -> T | None:
         if data is None:
@@ -170,12 +179,13 @@ class Json(Serde[T]):
             value = orjson.loads(data)
         except orjson.JSONDecodeError:  # NaN and Infinity are Python's own
             value = json.loads(data)
-        return cast(T, value) if self._make is None or value is None else self._make(value)
+        return cast(T, value) if self._make is None or value is None else cast(T, self._make(value))
 
 
-def _maker(of: Any) -> Callable[[dict[str, Any]], Any]:
-    names = {each.name for each in fields(of)}
-    return lambda value: of(**{name: each for name, each in value.items() if name in names})
+def _plain(value: Any) -> Any:
+    if isinstance(value, set | frozenset):
+        return list(value)
+    raise TypeError(f"JSON has no word for {value!r}")
 
 
 class Pickle(Serde[T]):
