@@ -12,6 +12,7 @@ from ottla.spark.streams.cells import Cells
 from ottla.spark.streams.serdes import LONG
 
 SEGMENT_MS_MIN: Final = 60_000  # as in Kafka
+TIME_MAX: Final = 2**63 - 1
 
 
 class Segments:
@@ -31,6 +32,11 @@ class Segments:
     def oldest_ms(self) -> int:
         """What is older than this is gone, even if it is still there."""
         return self.observed_ms - self._retention_ms + 1
+
+    @property
+    def newest_ms(self) -> int:
+        """Nothing is later; where somebody else fills the cells, anything may be there."""
+        return self.observed_ms if self.observed_ms >= 0 else TIME_MAX
 
     def admits(self, time_ms: int) -> bool:
         """False for what is too old to be put. Moves the time on, and lets old segments go.

@@ -81,11 +81,12 @@ class SessionAggregate(Processor[Any, Any]):
         return near, Window(start, end), aggregate
 
     def _tell(self, session: Session, new: Any, old: Any) -> None:
+        start, end = session.window
+        key = self._store.key_bytes(session.key)
         if not self._final:
-            self._updates.forward(session, new, old, session.window.end, ())
+            self._updates.forward(session, new, old, end, same=(key, end, start))
         elif new is not None:
-            start, end = session.window
-            self._closing.add((end, start, self._store.key_bytes(session.key)))
+            self._closing.add((end, start, key))
 
     def _tell_closed(self, record: AnyRecord, close_ms: int) -> None:
         """A session that has become part of another one is not in the store any more.

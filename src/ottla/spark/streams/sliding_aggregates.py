@@ -135,7 +135,9 @@ class SlidingAggregate(FixedWindowAggregate):
     def _begin_own_right(self, record: AnyRecord, around: Neighbours) -> None:
         later = around.right
         if later is not None and later.timestamp > record.timestamp and not around.right_is_there:
-            self.put(record, self._window(record.timestamp + 1), later, None)
+            key = self.store.key_bytes(record.key)
+            window = self._window(record.timestamp + 1)
+            self.put(record, key, window, later.value, None, later.timestamp)
 
     def _add(
         self,
@@ -146,7 +148,7 @@ class SlidingAggregate(FixedWindowAggregate):
     ) -> None:
         window = self._window(start)
         if window.end >= close_ms:
-            self.update(record, window, before)
+            self.update(record, self.store.key_bytes(record.key), window, before)
         else:
             self.drop_late(record, window, close_ms)
 

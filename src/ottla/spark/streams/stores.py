@@ -20,7 +20,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 from ottla.spark.streams.cells import Cells as Cells
 from ottla.spark.streams.cells import DictCells as DictCells
 from ottla.spark.streams.records import ValueAndTimestamp, Window, Windowed
-from ottla.spark.streams.segments import Segments
+from ottla.spark.streams.segments import TIME_MAX, Segments
 from ottla.spark.streams.serdes import BOUNDS, LONG, Serde
 
 K = TypeVar("K")
@@ -28,7 +28,6 @@ V = TypeVar("V")
 
 PLACE: Final = struct.Struct(">qi")  # behind the key of a window store: start, number
 NUMBER_MAX: Final = 2**31 - 1
-TIME_MAX: Final = 2**63 - 1
 _timestamp: Final = LONG.unpack_from
 _eight_bytes: Final = LONG.pack
 
@@ -269,12 +268,17 @@ class WindowStore(Generic[K, V]):
         self._segments = Segments(cells, spec.retention_ms, from_end=PLACE.size)
         self._key = spec.key
         self._value = spec.cell_value
+        self._inner = spec.value
 
     def key_bytes(self, key: K) -> bytes:
         data = self._key.serialize(self.topic, key)
         if data is None:
             raise ValueError("key cannot be null")
         return data
+
+    def cell(self, key: bytes, start: int) -> bytes:
+        """The name of a window's cell; `key` is what `key_bytes` gives."""
+        return key + PLACE.pack(start, 0)
 
     def put(self, key: K, value: V | None, start: int) -> None:
         if self._duplicates and value is None:
@@ -295,6 +299,21 @@ class WindowStore(Generic[K, V]):
         data = self.cells.get(self.key_bytes(key) + PLACE.pack(start, 0))
         return None if data is None else cast(V, self._value.deserialize(self.topic, data))
 
+    def read(self, cell: bytes, start: int) -> tuple[Any, int] | None:
+        """By what `cell` gives: value and timestamp, of a store that keeps both."""
+        if start < self._segments.oldest_ms:
+            return None
+        data = self.cells.get(cell)
+        if data is None:
+            return None
+        return self._inner.deserialize(self.topic, data[8:]), _timestamp(data)[0]
+
+    def write(self, cell: bytes, start: int, value: Any, timestamp: int) -> None:
+        if self._segments.admits(start):
+            data = None if value is None else self._inner.serialize(self.topic, value)
+            self._segments.note(cell, start, present=data is not None)
+            self.cells.put(cell, None if data is None else _eight_bytes(timestamp) + data)
+
     def fetch(
         self, key: K, start_min: int = 0, start_max: int = TIME_MAX, *, reverse: bool = False
     ) -> Iterator[tuple[int, V]]:
@@ -302,7 +321,9 @@ class WindowStore(Generic[K, V]):
         prefix = self.key_bytes(key)
         size = len(prefix) + PLACE.size
         first = prefix + PLACE.pack(max(start_min, self._segments.oldest_ms, 0), 0)
-        cells: Iterable[tuple[bytes, bytes]] = self.cells.range(first, _behind(prefix, start_max))
+        cells: Iterable[tuple[bytes, bytes]] = self.cells.range(
+            first, _behind(prefix, min(start_max, self._segments.newest_ms))
+        )
         for cell, data in reversed(list(cells)) if reverse else cells:
             if len(cell) == size and cell.startswith(prefix):
                 start = PLACE.unpack_from(cell, len(prefix))[0]
@@ -393,7 +414,9 @@ class SessionStore(Generic[K, V]):
         prefix = self.key_bytes(key)
         size = len(prefix) + BOUNDS.size
         first = prefix + BOUNDS.pack(max(earliest_end, self._segments.oldest_ms, 0), 0)
-        cells: Iterable[tuple[bytes, bytes]] = self.cells.range(first, _behind(prefix, TIME_MAX))
+        cells: Iterable[tuple[bytes, bytes]] = self.cells.range(
+            first, _behind(prefix, self._segments.newest_ms)
+        )
         for cell, data in reversed(list(cells)) if reverse else cells:
             if len(cell) == size and cell.startswith(prefix):
                 end, start = BOUNDS.unpack_from(cell, len(prefix))
@@ -429,8 +452,8 @@ def after(prefix: bytes) -> bytes | None:
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
 
 
-def _behind(prefix: bytes, time: int) -> bytes | None:
-    """Where a range over one key's times ends."""
+def _behind(prefix: bytes, time: int) -> bytes:
+    """Where a range over one key's times ends: near, for longer keys begin with the same bytes."""
     if time >= TIME_MAX:
         return prefix + b"\x80"  # times are positive: their first byte is less than this
     return prefix + LONG.pack(max(time + 1, 0))

@@ -20,8 +20,9 @@ from typing import Any, Final
 from ottla.spark.streams.observing import drop_null
 from ottla.spark.streams.processors import Context, Processor
 from ottla.spark.streams.records import AnyRecord
+from ottla.spark.streams.segments import TIME_MAX
 from ottla.spark.streams.serdes import Serde
-from ottla.spark.streams.stores import TIME_MAX, KeyValueStore, WindowStore
+from ottla.spark.streams.stores import KeyValueStore, WindowStore
 from ottla.spark.streams.windows import JoinWindows
 
 PLACE: Final = struct.Struct(">qB")

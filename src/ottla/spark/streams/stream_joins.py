@@ -6,6 +6,7 @@ A joiner takes (left, right) or (key, left, right). A side that is missing is No
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.spark.streams.calls import with_key
@@ -107,7 +108,7 @@ class StreamsJoined:
         ]
         merge = self._named("KSTREAM-MERGE-", "-merge")
         for keep, stream, spec in zip(keeps, (self._one, self._two), specs, strict=True):
-            builder.processor(keep, _keeper(spec.name), [stream.node], stores=[spec])
+            builder.processor(keep, partial(JoinWindow, spec.name), [stream.node], stores=[spec])
         self._add_joins(keeps, joins, specs, this_made)
         builder.processor(merge, Pass, joins)
         sources = self._one.sources | self._two.sources
@@ -121,18 +122,17 @@ class StreamsJoined:
         sides = (Side.LEFT, self._left), (Side.RIGHT, self._right)
         for number, (side, outer) in enumerate(sides):
             other = specs[1 - number].name
-
-            def supplier(side: Side = side, outer: bool = outer, other: str = other) -> StreamJoin:
-                return StreamJoin(
-                    side,
-                    windows=self._windows,
-                    joiner=self._joiner,
-                    outer=outer,
-                    other_store=other,
-                    unjoined=unjoined,
-                    times=joins[0],
-                )
-
+            # Only what it needs: on its way to a worker it leaves the topology behind.
+            supplier = partial(
+                StreamJoin,
+                side,
+                windows=self._windows,
+                joiner=self._joiner,
+                outer=outer,
+                other_store=other,
+                unjoined=unjoined,
+                times=joins[0],
+            )
             self._builder.processor(
                 joins[number], supplier, [keeps[number]], connected=[other, *shared]
             )
@@ -182,10 +182,6 @@ class StreamsJoined:
         return self._builder.new_name(prefix, None if self._name is None else self._name + suffix)
 
 
-def _keeper(store: str) -> Callable[[], JoinWindow]:
-    return lambda: JoinWindow(store)
-
-
 def _with_table(
     stream: Stream[Any, Any],
     table: Table[Any, Any],
@@ -231,7 +227,7 @@ def _looked_up(
     node = builder.new_name("KSTREAM-JOIN-" if inner else "KSTREAM-LEFTJOIN-", name)
     builder.processor(
         node,
-        lambda: StreamTableJoin(view, joiner, on, left=left),
+        partial(StreamTableJoin, view, joiner, on, left=left),
         [stream.node],
         connected=view.stores,
     )

@@ -21,8 +21,9 @@ from ottla.spark.streams.failures import StreamsError
 from ottla.spark.streams.observing import Observed
 from ottla.spark.streams.processors import Context, Processor
 from ottla.spark.streams.records import Change, Headers, Record, ValueAndTimestamp
+from ottla.spark.streams.segments import TIME_MAX
 from ottla.spark.streams.serdes import Serde
-from ottla.spark.streams.stores import TIME_MAX, KeyValueStore
+from ottla.spark.streams.stores import KeyValueStore
 from ottla.spark.streams.views import Getter, View
 
 # What Kafka reckons for a record beside its bytes: buffer time, timestamp, offset, partition.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.spark.streams.calls import with_key
@@ -181,7 +182,10 @@ class ForeignJoin:
         builder = self._builder
         topic = self._named("SUBSCRIPTION-REGISTRATION-", "-subscription-registration") + "-topic"
         ask = self._named("SUBSCRIPTION-REGISTRATION-", "-subscription-registration-processor")
-        builder.processor(ask, self._subscriber(), [self._one.node])
+        subscribe = partial(
+            Subscribe, self._foreign_key, self._other_key, self._value, left_join=self._left_join
+        )
+        builder.processor(ask, subscribe, [self._one.node])
         sink = self._plain("KTABLE-SINK-", "-subscription-registration-sink")
         source = self._plain("KTABLE-SOURCE-", "-subscription-registration-source")
         serde = SubscriptionSerde(self._key)
@@ -201,9 +205,9 @@ class ForeignJoin:
         receive = self._named("SUBSCRIPTION-PROCESSOR-", "-subscription-receive")
         look = self._named("SUBSCRIPTION-PROCESSOR-", "-subscription-join-foreign")
         spread = self._named("SUBSCRIPTION-PROCESSOR-", "-foreign-join-subscription")
-        builder.processor(receive, lambda: Receive(store, keys), [source], stores=[spec])
-        builder.processor(look, lambda: Look(right), [receive], connected=right.stores)
-        builder.processor(spread, lambda: Spread(store, keys), [self._two.node], connected=[store])
+        builder.processor(receive, partial(Receive, store, keys), [source], stores=[spec])
+        builder.processor(look, partial(Look, right), [receive], connected=right.stores)
+        builder.processor(spread, partial(Spread, store, keys), [self._two.node], connected=[store])
         topic = self._named("SUBSCRIPTION-RESPONSE-", "-subscription-response") + "-topic"
         sink = self._plain("KTABLE-SINK-", "-subscription-response-sink")
         back = self._plain("KTABLE-SOURCE-", "-subscription-response-source")
@@ -232,7 +236,8 @@ class ForeignJoin:
         resolver = self._named(
             "SUBSCRIPTION-RESPONSE-RESOLVER-PROCESSOR-", "-subscription-response-resolver"
         )
-        builder.processor(resolver, self._resolver(left), [answers], connected=left.stores)
+        resolve = partial(Resolve, left, self._value, self._joiner, left_join=self._left_join)
+        builder.processor(resolver, resolve, [answers], connected=left.stores)
         result = self._named("OUTPUT-", "-result")
         spec = builder.store(f"{FK}OUTPUT-", store, self._key, value)
 
@@ -246,14 +251,6 @@ class ForeignJoin:
             operation.materialize()
         sources = self._one.sources | {answers}
         return Table(builder, result, self._key, value, operation, sources=sources, store=store)
-
-    def _subscriber(self) -> Callable[[], Processor[Any, Any]]:
-        return lambda: Subscribe(
-            self._foreign_key, self._other_key, self._value, left_join=self._left_join
-        )
-
-    def _resolver(self, left: View) -> Callable[[], Processor[Any, Any]]:
-        return lambda: Resolve(left, self._value, self._joiner, left_join=self._left_join)
 
     def _named(self, kind: str, suffix: str) -> str:
         return self._plain(FK + kind, suffix)

@@ -46,6 +46,8 @@ class FixedWindowAggregate(Processor[Any, Any]):
         self._grace_ms = grace_ms
         self._old_values = old_values
         self._final = aggregation.final
+        self._initializer = aggregation.initializer
+        self._aggregator = aggregation.aggregator
 
     def init(self, context: Context) -> None:
         super().init(context)
@@ -69,25 +71,32 @@ class FixedWindowAggregate(Processor[Any, Any]):
             self._observed.told_ms = close_ms
         return close_ms
 
-    def update(self, record: AnyRecord, window: Window, before: Found | None) -> None:
-        """`before` is what the window has without the record."""
+    def update(
+        self, record: AnyRecord, key: bytes, window: Window, before: tuple[Any, int] | None
+    ) -> None:
+        """`key` are its bytes; `before` is what the window has without the record."""
         timestamp = record.timestamp
         if before is None:
-            aggregate, old = self._aggregation.initializer(), None
+            aggregate, old = self._initializer(), None
         else:
-            aggregate = old = before.value
-            timestamp = max(timestamp, before.timestamp)
-        new = self._aggregation.aggregator(record.key, record.value, aggregate)
-        self.put(record, window, ValueAndTimestamp(new, timestamp), old)
+            aggregate, at = before
+            old = aggregate
+            if at > timestamp:
+                timestamp = at
+        new = self._aggregator(record.key, record.value, aggregate)
+        self.put(record, key, window, new, old, timestamp)
 
-    def put(self, record: AnyRecord, window: Window, now: Found, old: Any) -> None:
-        key = record.key
-        self.store.put(key, now, window.start)
+    def put(
+        self, record: AnyRecord, key: bytes, window: Window, new: Any, old: Any, timestamp: int
+    ) -> None:
+        start = window.start
+        cell = self.store.cell(key, start)
+        self.store.write(cell, start, new, timestamp)
         if self._final:
-            self._closing.add((window.start, window.end, self.store.key_bytes(key)))
+            self._closing.add((start, window.end, key))
         else:
-            windowed = Windowed(key, window)
-            self._updates.forward(windowed, now.value, old, now.timestamp, record.headers)
+            windowed = Windowed(record.key, window)
+            self._updates.forward(windowed, new, old, timestamp, record.headers, same=cell)
 
     def drop_late(self, record: AnyRecord, window: Window, close_ms: int) -> None:
         drop_late(self.context, record.timestamp, window, close_ms)
@@ -124,8 +133,11 @@ class WindowAggregate(FixedWindowAggregate):
             drop_null(self.context, "key")
             return
         close_ms = self.close_time(record)
+        store = self.store
+        key = store.key_bytes(record.key)
         for window in self._windows_for(record.timestamp):
             if window.end > close_ms:
-                self.update(record, window, self.store.get(record.key, window.start))
+                start = window.start
+                self.update(record, key, window, store.read(store.cell(key, start), start))
             else:
                 self.drop_late(record, window, close_ms)

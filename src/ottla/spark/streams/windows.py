@@ -59,6 +59,9 @@ class TimeWindows:
 
     def windows_for(self, timestamp: int) -> list[Window]:
         """Every window that holds this moment, earliest first."""
+        if self.advance_ms == self.size_ms:
+            start = timestamp - timestamp % self.size_ms
+            return [Window(start, start + self.size_ms)]
         first = max(0, timestamp - self.size_ms + self.advance_ms)
         first -= first % self.advance_ms
         return [
