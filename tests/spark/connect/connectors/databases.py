@@ -29,7 +29,7 @@ class Place:
         for name, word in self.words.items():
             text = text.replace(f"{{{name}}}", word)
         if self.kind == "sqlite":
-            with contextlib.closing(sqlite3.connect(self.path)) as line, line:
+            with contextlib.closing(sqlite3.connect(self.path, timeout=60)) as line, line:
                 line.executemany(text, rows) if rows is not None else line.executescript(text)
             return
         with psycopg.connect(self.conninfo, autocommit=True) as line:
@@ -40,7 +40,7 @@ class Place:
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         if self.kind == "sqlite":
-            with contextlib.closing(sqlite3.connect(self.path)) as line:
+            with contextlib.closing(sqlite3.connect(self.path, timeout=60)) as line:
                 return line.execute(sql).fetchall()
         with psycopg.connect(self.conninfo) as line:
             return line.execute(sql).fetchall()  # type: ignore[arg-type]

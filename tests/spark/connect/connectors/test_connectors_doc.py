@@ -5,12 +5,24 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import time
+from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pyarrow.dataset
 import pytest
+from databases import Place, sqlite_place
 
 from ottla.spark.connect.plugins import Plugins
+from ottla.spark.connect.run import runner
+from ottla.spark.connect.run.states import State
+from ottla.spark.connect.run.worker import Worker
+from ottla.testing import LocalCluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs" / "connectors.md").read_text(encoding="utf-8")
@@ -35,3 +47,84 @@ def test_examples_have_no_errors(example: dict[str, Any]) -> None:
     connector = Plugins().connector(example["config"]["connector.class"])()
     errors = [error for value in connector.validate(example["config"]) for error in value.errors]
     assert not errors
+
+
+@pytest.mark.spark
+@pytest.mark.postgres
+@pytest.mark.timeout(600)
+def test_the_example_copies_a_table_into_files(
+    spark: SparkSession, postgres: Place, tmp_path: Path
+) -> None:
+    """PostgreSQL to a topic to Parquet, and to another database, as the page has it."""
+    postgres.run(STATEMENTS)
+    copy = sqlite_place(tmp_path / "copy.db")
+    changes = {
+        "orders-in": {
+            "connection.url": postgres.config["connection.url"],
+            "schema.pattern": str(postgres.schema),
+            "poll.interval.ms": "100",
+        },
+        "orders-out": {"store.url": str(tmp_path / "lake")},
+        "orders-copy": copy.config,
+    }
+    with LocalCluster() as cluster:
+        worker = Worker(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "exactly.once.source.support": "enabled",
+                "offset.storage.partitions": "1",
+                "offset.storage.replication.factor": "1",
+            }
+        )
+        running = [
+            runner.start(
+                example["name"],
+                {**example["config"], **changes[example["name"]]},
+                spark=lambda: spark,
+                worker=worker,
+            )
+            for example in EXAMPLES
+            if example["name"] in changes
+        ]
+        try:
+            found = _wait(lambda: _lake(tmp_path), lambda rows: len(rows) == 3, running)
+            postgres.run("UPDATE orders SET customer = 'dora', changed = now() WHERE id = 2")
+            copied = _wait(lambda: _copied(copy), lambda rows: (2, "dora") in rows, running)
+        finally:
+            for each in running:
+                each.stop()
+    assert [(row["id"], row["customer"], row["amount"]) for row in found] == [
+        (1, "ann", Decimal("12.50")),
+        (2, "bob", None),
+        (3, "cleo", Decimal("0.99")),
+    ]
+    assert copied == [(1, "ann"), (2, "dora"), (3, "cleo")]
+
+
+def _lake(folder: Path) -> list[dict[str, Any]]:
+    topic = folder / "lake" / "topics" / "shop-orders"
+    if not topic.exists():
+        return []
+    table = pyarrow.dataset.dataset(topic, format="parquet", partitioning="hive").to_table()
+    return sorted(table.to_pylist(), key=lambda row: int(row["id"]))
+
+
+def _copied(place: Place) -> list[tuple[Any, ...]]:
+    if not place.rows("SELECT name FROM sqlite_master WHERE name = 'shop-orders'"):
+        return []
+    return place.rows('SELECT id, customer FROM "shop-orders" ORDER BY id')
+
+
+def _wait(
+    look: Callable[[], list[Any]],
+    enough: Callable[[list[Any]], bool],
+    running: list[runner.Running],
+) -> list[Any]:
+    deadline = time.monotonic() + 400
+    while not enough(found := look()):
+        for each in running:
+            assert each.status.state is not State.FAILED, each.status
+            assert all(task.state is not State.FAILED for task in each.status.tasks), each.status
+        assert time.monotonic() < deadline, found
+        time.sleep(0.1)
+    return found
