@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,14 +53,14 @@ def job(broker: LocalCluster, worker: Worker, tmp_path: Path) -> Iterator[Job]:
     hosts.stop(made.run, [0])
 
 
-def serve(order: Order) -> tuple[list[object], Report]:
+def serve(order: Order) -> tuple[list[Any], Report]:
     """The rows of a batch, as Arrow batches."""
     *rows, report = hosts.serve(order)
     assert isinstance(report, Report), report
     return [unpacked(each) for each in rows if isinstance(each, Rows)], report
 
 
-def write(job: Job, order: Order, rows: list[object], *, decide: bool = True) -> None:
+def write(job: Job, order: Order, rows: list[Any], *, decide: bool = True) -> None:
     """As the sink does in Spark's task, and then at the driver."""
     options = write_options(query.sink_options(job))
     number = job.first_batch + order.batch
@@ -131,8 +132,9 @@ def test_a_task_whose_process_died_begins_with_what_is_committed(
         order = Order(job, 0, batch, 0)
         rows, _ = serve(order)
         write(job, order, rows)
-        if not hosts.has_news(job.run, 0, Ask(batch + 1, 5.0)):
+        if any(b"0:94" in each.column("value").to_pylist() for each in rows):
             break
+        wait_for_news(job, batch + 1)
     assert values(broker, job.config["topic"], 95) == [f"0:{each}" for each in range(95)]
     assert len(starts(tmp_path)) == 2
 
@@ -163,10 +165,17 @@ def test_a_connectors_error_is_its_tasks(job: Job) -> None:
         answers = list(hosts.serve(Order(failing, 0, batch, 0)))
         if isinstance(answers[-1], Failure):
             break
+        wait_for_news(failing, batch + 1)
     failure = answers[-1]
     assert isinstance(failure, Failure)
     assert failure.task == 0
     assert "does not like 0" in failure.trace
+    hosts.stop(job.run, [0])
+    unknown = {**job.config, "value.converter": "no.such.Converter"}
+    (answer,) = hosts.serve(Order(replace(failing, config=unknown), 0, 0, 0))
+    assert isinstance(answer, Failure)
+    assert answer.task == 0
+    assert "no.such.Converter" in answer.trace
     assert "connect_for_tests.py" in failure.trace
 
 

@@ -7,6 +7,7 @@ workers. Tasks live elsewhere: hosts.py. A batch runs only if a task has somethi
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 NAME: Final = "ottla-connect"
 JOB: Final = "secret.job"  # Spark does not show options of such names
 STARTS: Final = "starts"
+FAR_S: Final = 0.5
+"""Sources on other machines can't be asked: so long after a batch the next one runs."""
 FAILED: Final = "CONNECT_TASK_FAILED"
 """By this word, and the JSON behind it, the driver knows whose failure it is."""
 
@@ -75,6 +78,7 @@ class Reader(DataSourceStreamReader):
         """All tasks are asked: each is told thereby that the batches before are done."""
         tasks = [number for number, _ in self._job.tasks]
         if not self._job.local:
+            time.sleep(FAR_S if self._job.source else 0.0)
             return self._job.source
         wait_s = self._job.idle_s / len(tasks) if self._job.source else 0.0
         news = [hosts.has_news(self._job.run, each, Ask(batch)) for each in tasks]

@@ -110,15 +110,15 @@ class LiveSink:
 
     def _start(self, order: Order) -> _Started:
         self._letters.clear()
-        chain = Chain(
-            order.job.config,
-            connector=order.job.name,
-            task=order.task,
-            worker=order.job.worker.properties,
-            on_dead_letter=self._letters.append,
-        )
-        context = Context(order.props, chain if chain.reports else None)
         with blamed():
+            chain = Chain(
+                order.job.config,
+                connector=order.job.name,
+                task=order.task,
+                worker=order.job.worker.properties,
+                on_dead_letter=self._letters.append,
+            )
+            context = Context(order.props, chain if chain.reports else None)
             task = self._kind()
             task.start(dict(order.props), context)
         return _Started(task, chain, context)

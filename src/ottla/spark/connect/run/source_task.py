@@ -74,10 +74,11 @@ class Poller:
     def __init__(self, task: SourceTask, order: Order) -> None:
         job = order.job
         self.task = task
-        self._chain = Chain(
-            job.config, connector=job.name, task=order.task, worker=job.worker.properties
-        )
-        self._creation = Creation(job.config, job.worker)
+        with blamed():
+            self._chain = Chain(
+                job.config, connector=job.name, task=order.task, worker=job.worker.properties
+            )
+            self._creation = Creation(job.config, job.worker)
         self._committed = source_offsets.load(job.name, job.config, job.worker)
         self._waiting: deque[Polled] = deque()
         self._count = 0
