@@ -121,6 +121,8 @@ def _follow(application: Application) -> int:
     asked = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: asked.set())
+    if not console.is_terminal:
+        _log()
     try:
         application.start()
     except StreamsError as error:
@@ -130,7 +132,6 @@ def _follow(application: Application) -> int:
             while not asked.wait(LOOK_S) and application.state not in OVER:
                 live.update(_shown(application), refresh=True)
     else:
-        _log()
         while not asked.wait(LOOK_S) and application.state not in OVER:
             pass
     application.close()

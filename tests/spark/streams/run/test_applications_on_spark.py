@@ -25,7 +25,7 @@ from ottla.spark.streams import (
 )
 from ottla.spark.streams.run.application import ApplicationState
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 def words() -> Topology:

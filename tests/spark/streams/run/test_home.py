@@ -90,6 +90,20 @@ def test_the_next_worker_finds_the_process_and_one_with_another_plan_has_a_new_o
     other.end()
 
 
+def test_a_worker_that_says_nothing_does_not_keep_the_next_one_waiting() -> None:
+    name, plan = f"test-{os.urandom(4).hex()}", pickled(counted())
+    silent, spark = home_of(name, plan), Spark()
+    assert sent(spark.batch(silent, 0, rows_in("a"))) == {"a": 1}
+    next_one = home_of(name, plan)
+    assert isinstance(next_one, Distant)
+    assert sent(spark.batch(next_one, 0, rows_in("a"))) == {"a": 2}
+    with pytest.raises(HostGone):
+        silent.knows(0, None)
+    assert isinstance(silent, Distant)
+    silent.close()
+    next_one.end()
+
+
 def test_a_process_that_is_gone_is_said_to_be(distant: Distant) -> None:
     distant.end()
     with pytest.raises(HostGone, match="Connection"):

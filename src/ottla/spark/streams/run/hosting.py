@@ -198,22 +198,30 @@ def _serve(address: str, digest: str, plan: bytes, daemon: int) -> None:
                 break
             line, _ = listening.accept()
             with line:
-                if peer_user(line) == os.getuid() and not _converse(line, digest, home):
+                if peer_user(line) == os.getuid() and not _converse(
+                    line, digest, home, (alive, listening.fileno())
+                ):
                     break
     home.close()
     _end(0)
 
 
-def _converse(line: socket.socket, digest: str, home: Home) -> bool:
-    """One worker, until it hangs up. False: it has another plan, or no use for us any more."""
+def _converse(line: socket.socket, digest: str, home: Home, others: tuple[int, int]) -> bool:
+    """One worker, until it hangs up, or another calls while it is silent: only one has the task
+    now, and that is the newer. False: it has another plan, or no use for us any more."""
+    poll = select.poll()
+    for each in (line.fileno(), *others):
+        poll.register(each, select.POLLIN)
     with contextlib.suppress(OSError, EOFError):
         theirs = _receive(line)
         _send(line, theirs == digest)
         if theirs != digest:
             return False
-        while (words := _receive(line)) != ("end",):
+        while any(which == line.fileno() for which, _ in poll.poll()):
+            words = _receive(line)
+            if words == ("end",):
+                return False
             _send(line, _answer(home, words))
-        return False
     return True
 
 
