@@ -27,8 +27,9 @@ from ottla.testing.ports import HOST, reserve_port
 DEBIAN_HOMES: Final = Path("/usr/lib/postgresql")
 USERS: Final = ("postgres", "nobody")
 SUPERUSER: Final = "postgres"
-START_S_MAX: Final = 60.0
-STOP_S_MAX: Final = 30.0
+START_S_MAX: Final = 120.0
+STOP_S_MAX: Final = 60.0
+OPEN_TO_ALL: Final = "/tmp"  # a temporary folder of root's may be closed to the user that serves
 LOOK_EVERY_S: Final = 0.02
 LOG_BYTES_SHOWN: Final = 8000
 
@@ -154,8 +155,10 @@ class PostgresServer:
         self.close()
 
     def _make_data(self, home: Path) -> None:
-        self._directory = directory = Path(tempfile.mkdtemp(prefix="ottla-postgres-"))
         user = _user()
+        folder = None if user is None else OPEN_TO_ALL
+        made_at = tempfile.mkdtemp(prefix="ottla-postgres-", dir=folder)
+        self._directory = directory = Path(made_at)
         if user is not None:
             shutil.chown(directory, user)
         made = subprocess.run(
