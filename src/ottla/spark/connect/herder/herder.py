@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
+from ottla.errors import KafkaError
 from ottla.spark.connect.herder import configs as config_log
 from ottla.spark.connect.herder import statuses as status_log
 from ottla.spark.connect.herder.assignment import Assignment
@@ -252,9 +253,14 @@ class Herder:
         self._status_log.send(pairs)
 
     def has_tasks(self, name: str, tasks: Sequence[Mapping[str, str]]) -> None:
+        """Compared whenever something is told: what could not be written is tried again then."""
         kept = self._configs.connectors.get(name)
-        if kept is not None and list(kept.tasks) != list(tasks):
+        if kept is None or list(kept.tasks) == list(tasks):
+            return
+        try:
             self._config_log.write(config_log.task_pairs(name, tasks))
+        except KafkaError as error:
+            log.warning("the tasks of %s could not be written: %s", name, error)
 
     def _known_tasks(self, name: str) -> set[TaskId]:
         told = self._told.get(name)

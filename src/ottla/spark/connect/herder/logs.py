@@ -23,6 +23,7 @@ from ottla.spark.connect.herder.configs import Pair, Value
 POLL_S: Final = 0.2
 RETRY_S: Final = 1.0
 WRITE_S_MAX: Final = 30.0
+ASK_S_MAX: Final = 5.0  # who waits for this sends no heartbeats
 CLOSE_S_MAX: Final = 5.0  # a worker can be stopped while the broker is away
 SILENCE_S: Final = 5.0  # then what is missing before the end is gone, and not late
 
@@ -235,7 +236,7 @@ class TopicLog:
                     raise
 
     def _ends(self) -> dict[int, int]:
-        with Admin(self._bootstrap_servers, settings=self._settings) as admin:
+        with Admin(self._bootstrap_servers, settings=self._settings, timeout_s=ASK_S_MAX) as admin:
             description = admin.topics.describe(self._topic)[self._topic]
             if isinstance(description, KafkaError):
                 raise description
