@@ -19,12 +19,22 @@ from transcripts import Play, Turn, rows, write
 
 pytestmark = [pytest.mark.maven, pytest.mark.timeout(300)]
 
+# With a cache Kafka still finds a session whose retention is over, and joins a late record with it,
+# but gives no tombstone for it: the old session stays in the table below. Ours gives one, and
+# `session-kept` has sessions that are kept for longer, so that both say the same.
+NO_TOMBSTONES = {"session", "session-aggregate", "session-reduce", "cogroup-session"}
 
+
+@pytest.mark.parametrize("caching", [False, True], ids=["uncached", "cached"])
 @pytest.mark.parametrize("name", TOPOLOGIES)
-def test_both_say_the_same_after_every_record(kafka_streams: KafkaStreams, name: str) -> None:
+def test_both_say_the_same_after_every_record(
+    kafka_streams: KafkaStreams, name: str, caching: bool
+) -> None:
+    if caching and name in NO_TOMBSTONES:
+        return
     for seed in range(SEED, SEED + RUNS):
-        turns = _compare(kafka_streams, name, seed)
-    if os.environ.get("OTTLA_STREAMS_WRITE"):
+        turns = _compare(kafka_streams, name, seed, caching)
+    if os.environ.get("OTTLA_STREAMS_WRITE") and not caching:
         write(name, turns)
 
 
@@ -36,9 +46,9 @@ def test_both_describe_themselves_with_the_same_words(
     assert topology(name).describe().rstrip() == theirs.rstrip()
 
 
-def _compare(kafka: KafkaStreams, name: str, seed: int) -> list[Turn]:
-    kafka.ask(f"open {name}")
-    play = Play(topology(name))
+def _compare(kafka: KafkaStreams, name: str, seed: int, caching: bool) -> list[Turn]:
+    kafka.ask(f"open {name} cached" if caching else f"open {name}")
+    play = Play(topology(name), caching=caching)
     turns: list[Turn] = []
     for row in rows(name, seed, RECORDS):
         theirs = kafka.ask(" ".join(map(str, row)))

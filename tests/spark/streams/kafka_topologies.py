@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from ottla.spark.streams.cogrouped import Cogrouped
@@ -129,6 +130,9 @@ def aggregates() -> dict[str, Callable[[Topology], None]]:
         "sliding-aggregate": lambda t: windows(by(SLIDING)(t).aggregate(empty, append)),
         "session": lambda t: windows(by(SESSION)(t).count()),
         "session-aggregate": lambda t: windows(by(SESSION)(t).aggregate(empty, append, merge)),
+        "session-kept": lambda t: windows(
+            by(SESSION)(t).count(store="kept", retention=timedelta(hours=1))
+        ),
         "session-reduce": lambda t: windows(by(SESSION)(t).reduce(concatenate)),
         "close-tumbling": lambda t: windows(by(TUMBLING)(t).emit(CLOSE).count(store="kept")),
         "close-hopping": lambda t: windows(by(HOPPING)(t).emit(CLOSE).count(store="kept")),

@@ -147,7 +147,8 @@ def test_sessions_need_a_merger_and_only_they() -> None:
 
 
 def test_a_named_store_is_asked_by_key_and_time() -> None:
-    with TopologyTestDriver(counted(tumbling(10), store="counts", retention=40)) as driver:
+    topology = counted(tumbling(10), store="counts", retention=40, cached=False)
+    with TopologyTestDriver(topology) as driver:
         topic = driver.create_input_topic("in", String(), String())
         topic.pipe_key_value_list([("a", ""), ("b", ""), ("a", "")], 5, 10)
         store = driver.get_window_store("counts")

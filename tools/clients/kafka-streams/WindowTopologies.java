@@ -8,6 +8,7 @@ import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.kstream.*;
 import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.SessionStore;
 import org.apache.kafka.streams.state.WindowStore;
 
 /** The topologies that Ottla's tests build, too: same inputs, same outputs. Strings everywhere. */
@@ -31,6 +32,10 @@ final class WindowTopologies {
         ALL.put("session-aggregate", b -> windows(
             sessions(b).aggregate(() -> "", (k, v, a) -> a + v, (k, x, y) -> x + "|" + y,
                 Materialized.with(Serdes.String(), Serdes.String()))));
+        ALL.put("session-kept", b -> windows(sessions(b).count(
+            Materialized.<String, Long, SessionStore<Bytes, byte[]>>as("kept")
+                .withKeySerde(Serdes.String()).withValueSerde(Serdes.Long())
+                .withRetention(Duration.ofHours(1)))));
         ALL.put("session-reduce", b -> windows(sessions(b).reduce((x, y) -> x + y)));
         ALL.put("close-tumbling", b -> windows(timed(b, tumbling()).emitStrategy(CLOSE).count(kept())));
         ALL.put("close-hopping", b -> windows(timed(b, hopping()).emitStrategy(CLOSE).count(kept())));

@@ -27,10 +27,13 @@ class Segments:
         self._first = 0
         self.observed_ms = -1
         """The largest time that was put."""
+        self.shows_expired = False
 
     @property
     def oldest_ms(self) -> int:
-        """What is older than this is gone, even if it is still there."""
+        """What is older than this is gone, even if it is still there; unless that is shown."""
+        if self.shows_expired:
+            return (self.observed_ms - self._retention_ms) // self._segment_ms * self._segment_ms
         return self.observed_ms - self._retention_ms + 1
 
     @property

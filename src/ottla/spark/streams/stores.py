@@ -354,6 +354,10 @@ class WindowStore(Generic[K, V]):
     def all(self, *, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]:
         return self.fetch_range(reverse=reverse)
 
+    def show_expired(self) -> None:
+        """As a cache does in Kafka: what is there is read, also if its time is over."""
+        self._segments.shows_expired = True
+
     def saved(self) -> bytes:
         return PLACE.pack(self._segments.observed_ms, self._number)
 
@@ -435,6 +439,10 @@ class SessionStore(Generic[K, V]):
                 key = cast(K, self._key.deserialize(self.topic, cell[: -BOUNDS.size]))
                 value = cast(V, self._value.deserialize(self.topic, data))
                 yield Windowed(key, Window(start, end)), value
+
+    def show_expired(self) -> None:
+        """As a cache does in Kafka: what is there is read, also if its time is over."""
+        self._segments.shows_expired = True
 
     def saved(self) -> bytes:
         return LONG.pack(self._segments.observed_ms)

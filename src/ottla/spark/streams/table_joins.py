@@ -140,7 +140,8 @@ class MergeStep(Stored):
         change = record.value
         if self._spec is not None:
             cell = self.store.key_bytes(record.key)
-            self.put(record, cell, change.new, change.old, record.timestamp)
+            old = self.before(cell) if self._updates.cached else change.old
+            self.put(record, cell, change.new, old, record.timestamp)
         else:
             self._downstream(record)
 

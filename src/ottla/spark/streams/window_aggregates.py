@@ -57,6 +57,8 @@ class FixedWindowAggregate(Processor[Any, Any]):
         self._observed = Observed(context)
         cached = spec.cached and not self._final
         self._updates = Updates(context, cached=cached, old_values=self._old_values)
+        if self._updates.cached:
+            self.store.show_expired()
         if self._final:
             self._closing = Closing(self._walk, self._observed.told_ms - self._length_ms)
 
