@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 from collections.abc import Iterator
 
 import pytest
 from streams_by_hand import Spark, counted, rows_in, sent
 
+from ottla.spark.planner_start import CREDENTIALS
 from ottla.spark.streams.failures import StreamsError
 from ottla.spark.streams.run.home import Home
 from ottla.spark.streams.run.hosting import Distant, HostGone, home_of
@@ -102,6 +105,23 @@ def test_a_worker_that_says_nothing_does_not_keep_the_next_one_waiting() -> None
     assert isinstance(silent, Distant)
     silent.close()
     next_one.end()
+
+
+def test_a_process_that_was_killed_is_replaced_and_nothing_is_lost() -> None:
+    name, plan, spark = f"test-{os.urandom(4).hex()}", pickled(counted()), Spark()
+    home = home_of(name, plan)
+    assert isinstance(home, Distant)
+    spark.batch(home, 0, rows_in("a", "b", "a"))
+    credentials = home._line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    os.kill(CREDENTIALS.unpack(credentials)[0], signal.SIGKILL)
+    with pytest.raises(HostGone):
+        spark.batch(home, 0, rows_in("a"))
+    home.close()
+    again = home_of(name, plan)
+    assert isinstance(again, Distant)
+    assert sent(spark.batch(again, 0, rows_in("a"))) == {"a": 3}
+    assert spark.loads == 1
+    again.end()
 
 
 def test_a_process_that_is_gone_is_said_to_be(distant: Distant) -> None:
