@@ -10,7 +10,7 @@ import pytest
 
 from ottla.spark.running import kept, states
 from ottla.spark.running.begin import Pace
-from ottla.spark.running.kept import ENDED, THREAD_GONE, Kept
+from ottla.spark.running.kept import ENDED, THREAD_GONE, Kept, progress_of
 from ottla.spark.running.states import State
 
 
@@ -118,3 +118,21 @@ def test_a_query_that_is_stopped_before_it_was_started() -> None:
     waiting.stop()
     waiting.start()
     until(lambda: waiting.state().state is State.STOPPED)
+
+
+@pytest.mark.parametrize(
+    ("latest", "end", "lag"),
+    [
+        ({"t": {"0": 7}}, {"t": {"0": 4}}, 3),
+        ('{"offsets": {"0": 9}}', '{"offsets": {"0": 9}}', 0),  # a topic of this name
+        ({"offsets": {"t": {"0": 7}}}, {"batch": 2, "offsets": {"t": {"0": 5}}}, 2),
+        ({"batch": 3}, {"batch": 3}, 0),
+        (None, "no JSON", 0),
+    ],
+)
+def test_lag_is_told_of_every_source(latest: object, end: object, lag: int) -> None:
+    class Asked:
+        def progress(self) -> dict[str, object]:
+            return {"batchId": 1, "sources": [{"latestOffset": latest, "endOffset": end}]}
+
+    assert progress_of(Asked())["lag"] == lag  # type: ignore[arg-type]

@@ -204,11 +204,15 @@ def _offsets(data: Any) -> dict[tuple[str, str], int]:
             return {}
     if not isinstance(data, dict):
         return {}
+    inner = data.get("offsets")
+    if isinstance(inner, dict) and all(isinstance(each, dict) for each in inner.values()):
+        data = inner  # a sink connector's: the number of its batch goes with them
     return {
         (topic, partition): int(offset)
         for topic, partitions in data.items()
         if isinstance(partitions, dict)
         for partition, offset in partitions.items()
+        if isinstance(offset, int)
     }
 
 
