@@ -319,7 +319,7 @@ def test_the_topic_may_be_deleted_while_it_is_loaded(
         await broker.controller.delete_topics([TRANSACTIONS_TOPIC])
         for _ in range(20):
             await asyncio.sleep(0)
-        assert not broker.store.offline_dirs()
+        assert not any(each.offline for each in broker.store.dirs)
         assert await client.state() == "NOT_COORDINATOR"
         await client.find()
         while await client.init() is not NONE:

@@ -56,7 +56,9 @@ def test_a_slice_has_a_descriptor_for_sendfile(tmp_path: Path) -> None:
     assert piece is not None
     assert os.pread(piece.file.fileno(), piece.size, piece.position) == piece.read()
     store.delete("t", 0, now_ms=NOW)
-    store.sweep(NOW + 100_000)
+    removal = store.remove_job(NOW + 100_000)
+    assert removal is not None
+    removal.run()
     assert [record.value for record in whole_records(piece.read())] == [b"a"]
     store.close(NOW)
 

@@ -181,8 +181,10 @@ def test_a_deleted_log_is_gone_at_once_and_its_files_later() -> None:
     assert re.fullmatch(r"/a/t-0\.[0-9a-f]{32}-delete", name)
     again = store.create("t", 0, ID, now_ms=NOW)
     assert again.end_offset == 0
-    assert store.sweep(NOW + 59_999) == 0
-    assert store.sweep(NOW + 60_000) == 1
+    assert store.remove_job(NOW + 59_999) is None
+    removal = store.remove_job(NOW + 60_000)
+    assert removal is not None
+    assert removal.run() == 1
     assert not any("delete" in name for name in files.dirs | set(files.nodes))
 
 
@@ -194,7 +196,9 @@ def test_a_deleted_log_is_removed_by_the_next_start_too() -> None:
     store.close(NOW)
     store = open_store(files)
     assert len(store) == 0
-    assert store.sweep(NOW) == 1
+    removal = store.remove_job(NOW)
+    assert removal is not None
+    assert removal.run() == 1
     assert not any("delete" in name for name in files.dirs)
 
 
@@ -291,7 +295,7 @@ def test_a_directory_that_fails_goes_offline_alone() -> None:
         append(log, batch(b"b"))
         assert values(log) == [b"a", b"b"]
     assert told == ["/bad"]
-    assert [directory.path for directory in store.offline_dirs()] == ["/bad"]
+    assert [directory.path for directory in store.dirs if directory.offline] == ["/bad"]
     assert store.create("t", 9, ID, now_ms=NOW).dir.path == "/good"
     with pytest.raises(KafkaError) as error:
         store.create("t", 10, ID, now_ms=NOW, is_new=False)
@@ -315,7 +319,7 @@ def test_a_directory_that_fails_at_the_start_does_not_stop_the_others() -> None:
     store.close(NOW)
     files.broken = True
     store = open_store(files, "/bad", "/good")
-    assert [directory.path for directory in store.offline_dirs()] == ["/bad"]
+    assert [directory.path for directory in store.dirs if directory.offline] == ["/bad"]
     assert len(store) == 1
     with pytest.raises(StoreError, match="no usable log directory"):
         open_store(files, "/bad")
@@ -326,7 +330,7 @@ def test_a_directory_that_fails_when_a_log_is_created_gives_way_to_the_next() ->
     store = open_store(files, "/bad", "/good")
     files.broken = True
     assert store.create("t", 0, ID, now_ms=NOW).dir.path == "/good"
-    assert [directory.path for directory in store.offline_dirs()] == ["/bad"]
+    assert [directory.path for directory in store.dirs if directory.offline] == ["/bad"]
 
 
 def test_no_room_for_a_new_log_leaves_nothing_behind() -> None:
@@ -353,7 +357,7 @@ def test_a_full_disk_keeps_the_old_checkpoint() -> None:
     files.fill(2)
     store.checkpoint()
     assert text(files, "/a/recovery-point-offset-checkpoint") == "0\n1\nt 0 1\n"
-    assert not store.offline_dirs()
+    assert not any(directory.offline for directory in store.dirs)
 
 
 def test_a_checkpoint_that_failed_is_tried_again() -> None:
@@ -369,6 +373,15 @@ def test_a_checkpoint_that_failed_is_tried_again() -> None:
     assert text(files, "/a/recovery-point-offset-checkpoint") == "0\n1\nt 0 1\n"
 
 
+def flushed(store: LogStore, now_ms: int) -> int:
+    """The jobs that are due, done here; how many there were."""
+    jobs = store.flush_jobs(now_ms)
+    for job in jobs:
+        job.run()
+        job.done()
+    return len(jobs)
+
+
 def test_flush_jobs_are_made_for_rolled_segments_and_for_flush_ms() -> None:
     files = MemoryFiles()
     store = open_store(files, config=LogConfig(segment_bytes=2 * ONE, flush_ms=1000))
@@ -377,11 +390,11 @@ def test_flush_jobs_are_made_for_rolled_segments_and_for_flush_ms() -> None:
     for _ in range(3):
         append(rolled, batch(b"v" * 50))
     append(idle, batch(b"v"))
-    assert store.flush_due(NOW) == 1
+    assert flushed(store, NOW) == 1
     assert (rolled.recovery_point, idle.recovery_point) == (2, 0)
-    assert store.flush_due(NOW + 1000) == 2
+    assert flushed(store, NOW + 1000) == 2
     assert (rolled.recovery_point, idle.recovery_point) == (3, 1)
-    assert store.flush_due(NOW + 2000) == 0
+    assert flushed(store, NOW + 2000) == 0
 
 
 def test_retention_runs_over_all_logs() -> None:

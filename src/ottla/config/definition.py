@@ -220,7 +220,3 @@ def list_of(*words: str, empty: bool = True) -> Check:
         return None
 
     return check
-
-
-def non_empty(value: Value) -> str | None:
-    return None if value else "String must be non-empty"

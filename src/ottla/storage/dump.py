@@ -127,23 +127,6 @@ def time_index_entries(path: str, *, files: Files | None = None) -> list[tuple[i
     return TimeIndex(file, base_offset_of(path)).entries()
 
 
-def index_mismatches(path: str, *, files: Files | None = None) -> list[tuple[int, int]]:
-    """(offset in the index, last offset of the batch there or -1), where the two differ."""
-    disk = files or DiskFiles()
-    log = disk.open(os.path.splitext(path)[0] + LOG_SUFFIX, read_only=True)
-    end = log.size()
-    found = []
-    for offset, position in index_entries(path, files=disk):
-        try:
-            header = next(scan.headers(log, position, end), None)
-        except DamagedError:
-            header = None
-        last_offset = -1 if header is None else header.last_offset
-        if last_offset != offset:
-            found.append((offset, last_offset))
-    return found
-
-
 def aborted_transactions(path: str, *, files: Files | None = None) -> list[AbortedTransaction]:
     return read_aborted((files or DiskFiles()).read(path))
 

@@ -30,10 +30,6 @@ class Residents:
         self._indexed: dict[Segment, None] = {}
 
     @property
-    def open_count(self) -> int:
-        return sum(segment.file is not None for segment in self._open)
-
-    @property
     def index_size(self) -> int:
         return sum(segment.index_size() for segment in self._indexed)
 

@@ -211,9 +211,6 @@ class LogStore:
         _rename_stray(*unreadable, topic, partition)
         del self._unreadable[topic, partition]
 
-    def offline_dirs(self) -> list[LogDir]:
-        return [directory for directory in self.dirs if directory.offline]
-
     # What the broker's timers call
 
     def flush_jobs(self, now_ms: int) -> list[FlushJob]:
@@ -227,18 +224,6 @@ class LogStore:
             if job is not None:
                 jobs.append(job)
         return jobs
-
-    def flush_due(self, now_ms: int) -> int:
-        """The jobs, run here and now; gives how many there were."""
-        jobs = self.flush_jobs(now_ms)
-        for job in jobs:
-            try:
-                job.run()
-            except OSError as error:
-                job.done(error)
-            else:
-                job.done()
-        return len(jobs)
 
     def retain(
         self, now_ms: int, high_watermarks: Mapping[TopicPartition, int] | None = None
@@ -265,11 +250,6 @@ class LogStore:
             for path in directory.take_due(now_ms)
         ]
         return RemoveJob(due) if due else None
-
-    def sweep(self, now_ms: int) -> int:
-        """The same, run here and now; gives how many were removed."""
-        job = self.remove_job(now_ms)
-        return 0 if job is None else job.run()
 
     def checkpoint_job(
         self, high_watermarks: Mapping[TopicPartition, int] | None = None

@@ -12,9 +12,10 @@ from functools import partial
 
 from ottla.broker.context import Context
 from ottla.broker.journal import Answer, all_of
+from ottla.broker.share_group_changes import record, refuse
 from ottla.broker.share_states import Found
 from ottla.broker.shares import Refusal
-from ottla.coordinator.share.coordination import alterable_share_group, change
+from ottla.coordinator.share.coordination import alterable_share_group
 from ottla.coordinator.share.group import ShareGroup
 from ottla.coordinator.share.keys import StatePartitions
 from ottla.coordinator.share.records import STATE_TOPIC, StateKey
@@ -83,19 +84,14 @@ def _record(
     if not made:
         answer.give(response)
         return
-    groups, now_ms = ctx.broker.groups, ctx.broker.clock.now_ms()
-    try:
-        outcome = change(
-            groups.coordinator,
-            group,
-            lambda turn: group.initialize(made, turn),
-            answer=(answer, response),
-            now_ms=now_ms,
-        )
-    except KafkaError as error:  # the group has another coordinator by now
-        answer.give(AlterShareGroupOffsetsResponse(error_code=error.code))
-        return
-    groups.carry_out(outcome, now_ms)
+    record(
+        ctx,
+        group,
+        lambda turn: group.initialize(made, turn),
+        answer,
+        response=response,
+        refused=lambda code: AlterShareGroupOffsetsResponse(error_code=code),
+    )
 
 
 def _alter(
@@ -118,15 +114,9 @@ def _alter(
             continue
         key = StateKey(group.group_id, topic.id, index)
         done = _set(ctx, group, key, partition.start_offset)
-        done.when(partial(_refuse, answer))
+        done.when(partial(refuse, answer))
         set_.append(done)
     return answered
-
-
-def _refuse(answer: AlterShareGroupOffsetsResponsePartition, refusal: Refusal) -> None:
-    if refusal is not None:
-        answer.error_code = refusal.code
-        answer.error_message = refusal.message or None
 
 
 def _set(ctx: Context, group: ShareGroup, key: StateKey, start_offset: int) -> Answer[Refusal]:

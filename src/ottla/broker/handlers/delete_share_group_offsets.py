@@ -11,8 +11,9 @@ from functools import partial
 
 from ottla.broker.context import Context
 from ottla.broker.journal import Answer, all_of
+from ottla.broker.share_group_changes import record, refuse
 from ottla.broker.shares import Refusal
-from ottla.coordinator.share.coordination import change, empty_share_group
+from ottla.coordinator.share.coordination import empty_share_group
 from ottla.coordinator.share.group import ShareGroup
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.delete_share_group_offsets import (
@@ -48,20 +49,15 @@ def _record(
     answer: Answer[DeleteShareGroupOffsetsResponse],
 ) -> None:
     """The group forgets the topics of which all states are gone."""
-    groups, now_ms = ctx.broker.groups, ctx.broker.clock.now_ms()
     gone = [topic.topic_id for topic in response.responses if not topic.error_code]
-    try:
-        outcome = change(
-            groups.coordinator,
-            group,
-            lambda turn: group.forget(gone, turn),
-            answer=(answer, response),
-            now_ms=now_ms,
-        )
-    except KafkaError as error:  # the group has another coordinator by now
-        answer.give(DeleteShareGroupOffsetsResponse(error_code=error.code))
-        return
-    groups.carry_out(outcome, now_ms)
+    record(
+        ctx,
+        group,
+        lambda turn: group.forget(gone, turn),
+        answer,
+        response=response,
+        refused=lambda code: DeleteShareGroupOffsetsResponse(error_code=code),
+    )
 
 
 def _delete(
@@ -81,12 +77,6 @@ def _delete(
         return answer
     shares = ctx.broker.shares
     done = shares.delete_states(group.group_id, topic.id, known.partitions, ctx.now_ms)
-    done.when(partial(_refuse, answer))
+    done.when(partial(refuse, answer))
     deleted.append(done)
     return answer
-
-
-def _refuse(answer: DeleteShareGroupOffsetsResponseTopic, refusal: Refusal) -> None:
-    if refusal is not None:
-        answer.error_code = refusal.code
-        answer.error_message = refusal.message or None

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
+from ottla.broker.commit_topics import existing, merge
 from ottla.broker.context import Context
 from ottla.broker.journal import Answer, then
 from ottla.errors import ErrorCode
@@ -56,14 +57,8 @@ def _take_out_unknown(ctx: Context, topic: OffsetCommitRequestTopic) -> OffsetCo
         topic.topic_id = known.id
         count = len(known.partitions)
     refused = OffsetCommitResponseTopic(topic.name, topic.topic_id)
-    accepted = []
-    for partition in topic.partitions:
-        if 0 <= partition.partition_index < count:
-            accepted.append(partition)
-        else:
-            answer = OffsetCommitResponsePartition(partition.partition_index, unknown)
-            refused.partitions.append(answer)
-    topic.partitions = accepted
+    topic.partitions, others = existing(topic.partitions, count)
+    refused.partitions = [OffsetCommitResponsePartition(index, unknown) for index in others]
     return refused
 
 
@@ -72,9 +67,5 @@ def _merge(
     topics: list[OffsetCommitRequestTopic],
     response: OffsetCommitResponse,
 ) -> OffsetCommitResponse:
-    """The coordinator answers for the topics that had partitions left, in their order."""
-    answered = iter(response.topics)
-    for topic, asked in zip(refused, topics, strict=True):
-        if asked.partitions:
-            topic.partitions.extend(next(answered).partitions)
+    merge(refused, topics, response.topics)
     return OffsetCommitResponse(topics=refused)

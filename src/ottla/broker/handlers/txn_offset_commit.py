@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
+from ottla.broker.commit_topics import existing, merge
 from ottla.broker.context import Context
 from ottla.broker.journal import Answer, then
 from ottla.broker.verification import Writer
@@ -102,16 +103,9 @@ def _take_out_unknown(
     known = ctx.broker.image.topics.get(topic.name)
     count = 0 if known is None else len(known.partitions)
     refused = TxnOffsetCommitResponseTopic(topic.name)
-    accepted = []
-    for partition in topic.partitions:
-        if 0 <= partition.partition_index < count:
-            accepted.append(partition)
-        else:
-            answer = TxnOffsetCommitResponsePartition(
-                partition.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            )
-            refused.partitions.append(answer)
-    topic.partitions = accepted
+    topic.partitions, others = existing(topic.partitions, count)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    refused.partitions = [TxnOffsetCommitResponsePartition(index, unknown) for index in others]
     return refused
 
 
@@ -120,9 +114,5 @@ def _merge(
     topics: list[TxnOffsetCommitRequestTopic],
     response: TxnOffsetCommitResponse,
 ) -> TxnOffsetCommitResponse:
-    """The coordinator answers for the topics that had partitions left, in their order."""
-    answered = iter(response.topics)
-    for topic, asked in zip(refused, topics, strict=True):
-        if asked.partitions:
-            topic.partitions.extend(next(answered).partitions)
+    merge(refused, topics, response.topics)
     return TxnOffsetCommitResponse(topics=refused)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.cluster.image import Image, Partition, Topic
 from ottla.metrics import Family, Labels, Sample, by_label, gauge
+from ottla.storage.log import Log
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -25,6 +26,41 @@ class Held(NamedTuple):
     reassigning: int = 0
 
 
+# Names below kafka_server_replicamanager, what they say, and whence.
+HELD: Final[tuple[tuple[str, str, Callable[[Held], int]], ...]] = (
+    ("partitioncount", "Replicas on this broker, led and followed.", lambda held: held.replicas),
+    ("leadercount", "Partitions that this broker leads.", lambda held: held.led),
+    (
+        "underreplicatedpartitions",
+        "Partitions led here of which a replica is not in sync.",
+        lambda held: held.under_replicated,
+    ),
+    (
+        "underminisrpartitioncount",
+        "Partitions led here with fewer in sync than min.insync.replicas: acks=all fails.",
+        lambda held: held.under_min_isr,
+    ),
+    (
+        "atminisrpartitioncount",
+        "Partitions led here with just min.insync.replicas in sync.",
+        lambda held: held.at_min_isr,
+    ),
+    (
+        "reassigningpartitions",
+        "Partitions led here that are being moved.",
+        lambda held: held.reassigning,
+    ),
+)
+
+# The same below kafka_log_log, of each log.
+LOGS: Final[tuple[tuple[str, str, Callable[[Log], int]], ...]] = (
+    ("size", "Bytes of a log, without its indexes.", lambda log: log.size),
+    ("numlogsegments", "Segments of a log.", lambda log: len(log.segments)),
+    ("logstartoffset", "The first offset that a log still has.", lambda log: log.start_offset),
+    ("logendoffset", "The offset that the next record will get.", lambda log: log.end_offset),
+)
+
+
 def families(broker: Broker) -> Iterator[Family]:
     image, node_id = broker.image, broker.node_id
     held = count(image, node_id, broker.config.min_insync_replicas)
@@ -34,29 +70,12 @@ def families(broker: Broker) -> Iterator[Family]:
         for each in topic.partitions
         if node_id in each.replicas
     )
-    name = "kafka_server_replicamanager"
-    for field, value, help in (
-        ("partitioncount", held.replicas, "Replicas on this broker, led and followed."),
-        ("leadercount", held.led, "Partitions that this broker leads."),
-        (
-            "underreplicatedpartitions",
-            held.under_replicated,
-            "Partitions led here of which a replica is not in sync.",
-        ),
-        (
-            "underminisrpartitioncount",
-            held.under_min_isr,
-            "Partitions led here with fewer in sync than min.insync.replicas: acks=all fails.",
-        ),
-        (
-            "atminisrpartitioncount",
-            held.at_min_isr,
-            "Partitions led here with just min.insync.replicas in sync.",
-        ),
-        ("reassigningpartitions", held.reassigning, "Partitions led here that are being moved."),
-        ("offlinereplicacount", offline, "Replicas here whose log directory has failed."),
-    ):
-        yield gauge(f"{name}_{field}", help, value)
+    manager = "kafka_server_replicamanager"
+    for name, help, value in HELD:
+        yield gauge(f"{manager}_{name}", help, value(held))
+    yield gauge(
+        f"{manager}_offlinereplicacount", "Replicas here whose log directory has failed.", offline
+    )
     yield _by_partition(image, node_id)
     yield from _logs(broker)
 
@@ -75,19 +94,13 @@ def count(image: Image, node_id: int, min_isr_default: int) -> Held:
             under += is_under_replicated(each)
             under_min += in_sync < min(min_isr, len(each.replicas))
             at_min += in_sync == min_isr
-            reassigning += is_reassigning(each)
+            reassigning += each.reassigning
     return Held(replicas, led, under, under_min, at_min, reassigning)
 
 
 def is_under_replicated(partition: Partition) -> bool:
     """One that is being moved needs as many as it shall have, not those that come in addition."""
-    adding = getattr(partition, "adding", ())
-    wanted = len(partition.replicas) - len(adding)
-    return len(partition.isr) < wanted
-
-
-def is_reassigning(partition: Partition) -> bool:
-    return bool(getattr(partition, "adding", ()) or getattr(partition, "removing", ()))
+    return len(partition.isr) < len(partition.replicas) - len(partition.adding)
 
 
 def _by_partition(image: Image, node_id: int) -> Family:
@@ -114,31 +127,9 @@ def _logs(broker: Broker) -> Iterator[Family]:
         (each.log, {"topic": each.topic, "partition": str(each.index)})
         for each in broker.partitions
     ]
-    name = "kafka_log_log"
-    yield Family(
-        f"{name}_size",
-        "gauge",
-        "Bytes of a log, without its indexes.",
-        (Sample(labels, log.size) for log, labels in logs),
-    )
-    yield Family(
-        f"{name}_numlogsegments",
-        "gauge",
-        "Segments of a log.",
-        (Sample(labels, len(log.segments)) for log, labels in logs),
-    )
-    yield Family(
-        f"{name}_logstartoffset",
-        "gauge",
-        "The first offset that a log still has.",
-        (Sample(labels, log.start_offset) for log, labels in logs),
-    )
-    yield Family(
-        f"{name}_logendoffset",
-        "gauge",
-        "The offset that the next record will get.",
-        (Sample(labels, log.end_offset) for log, labels in logs),
-    )
+    for name, help, value in LOGS:
+        samples = [Sample(labels, value(log)) for log, labels in logs]
+        yield Family(f"kafka_log_log_{name}", "gauge", help, samples)
     yield gauge(
         "kafka_log_logmanager_offlinelogdirectorycount",
         "Log directories that have failed.",
