@@ -373,6 +373,21 @@ def test_a_checkpoint_that_failed_is_tried_again() -> None:
     assert text(files, "/a/recovery-point-offset-checkpoint") == "0\n1\nt 0 1\n"
 
 
+def test_a_log_without_records_has_no_indexes() -> None:
+    """They are made with the first batch; a start misses them no more than Kafka does."""
+    files = MemoryFiles()
+    store = open_store(files)
+    log = store.create("t", 0, ID, now_ms=NOW)
+    names = {name.removeprefix("/a/t-0/") for name in files.nodes if name.startswith("/a/t-0/")}
+    assert names == {"00000000000000000000.log", "partition.metadata"}
+    store.close(NOW)
+    (log,) = open_store(files).logs()
+    append(log, batch(b"a"))
+    for suffix in ("index", "timeindex"):
+        assert f"/a/t-0/00000000000000000000.{suffix}" in files.nodes
+    assert values(log) == [b"a"]
+
+
 def flushed(store: LogStore, now_ms: int) -> int:
     """The jobs that are due, done here; how many there were."""
     jobs = store.flush_jobs(now_ms)

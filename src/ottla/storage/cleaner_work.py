@@ -160,6 +160,7 @@ class Work:
             ending=CLEANED_SUFFIX,
         )
         segment.create()
+        segment.create_indexes()  # of what is left there may be no batch at all
         for source in group:
             self._clean_segment(source, segment)
         segment.close_indexes()

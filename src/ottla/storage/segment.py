@@ -131,9 +131,12 @@ class Segment:
         return f"Segment({self.path}, size={self.size})"
 
     def create(self) -> None:
-        """The files of a new segment. Names left over from a crash are made empty."""
+        """A new segment's log. A name left over from a crash is made empty, here and below."""
         self.file = self._files.open(self.log_path, create=True)
         self._residents.opened(self)
+
+    def create_indexes(self) -> None:
+        """With the first batch only, as Kafka does: making files is most of making a topic."""
         self.offset_index.file.create()
         self.time_index.file.create()
 
@@ -154,6 +157,8 @@ class Segment:
             file = self.open_file()
         self.used = True
         position = self.size
+        if position == 0:
+            self.create_indexes()
         try:
             written = file.pwrite(data, position)
         except OSError:
