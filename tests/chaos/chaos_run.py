@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,8 @@ CONVERGE_S = 45.0
 """After the last fault is healed, all is well within this time: every broker is back in every
 in-sync set, all name the same leaders, and producers are acknowledged again."""
 CALM_S = 120.0
+PATIENCE_MAX = 10
+"""So often a group that still moves is given half of the time of calm."""
 
 
 @dataclass(slots=True)
@@ -117,8 +120,11 @@ class ClusterRun(Run):
         self.say(f"healed in {took_s} s {troubles}")
 
     def _acked(self) -> int:
-        """Acknowledged produces so far, of all workers."""
-        journals = self.directory.glob("source*.journal")
+        """Acknowledged produces so far, of all sources."""
+        return self._acked_by("source")
+
+    def _acked_by(self, role: str) -> int:
+        journals = self.directory.glob(f"{role}*.journal")
         return sum(path.read_bytes().count(b'["acked"') for path in journals)
 
     def _committed(self) -> int:
@@ -181,7 +187,7 @@ class ClusterRun(Run):
         for process in self._zombies:
             end(process)
         self._stop_workers(of_role["source"])
-        self._wait_supervised(
+        self._wait_while_it_moves(
             lambda: watch.caught_up() and self._all_transformed(), "the group reads to the end"
         )
         self._stop_workers(of_role["transform"])
@@ -191,6 +197,19 @@ class ClusterRun(Run):
             lambda: all(self._seen(s) >= total for s in of_role["observer"]), self.calm_s / 3
         )
         self._stop_workers(of_role["observer"])
+
+    def _wait_while_it_moves(self, condition: Callable[[], bool], what: str) -> None:
+        """Sources may be far ahead, on a slow machine by minutes: it is wrong to stand still."""
+        for _ in range(PATIENCE_MAX):
+            before = self._acked_by("transform")
+            wait_until(lambda: self._supervised(condition), self.calm_s / 2)
+            if condition() or self._acked_by("transform") == before:
+                break
+        self._wait_supervised(condition, what)
+
+    def _supervised(self, condition: Callable[[], bool]) -> bool:
+        self._supervise()
+        return condition()
 
     def _visible_count(self, place: Any) -> int:
         return len(committed(self._watch.log(place)))
