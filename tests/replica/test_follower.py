@@ -189,6 +189,25 @@ def test_an_answer_to_what_is_no_longer_so_is_dropped() -> None:
     assert ours.log.end_offset == 0
 
 
+def test_an_answer_to_what_was_asked_before_is_dropped() -> None:
+    """Two requests are under way; by the time that the second one's answer comes, we have asked for
+    what follows the first one's records. The leader had not heard of that yet: it sends them again.
+    """
+    ours, leader = held(), written(held(node=LEADER), 2, 1)
+    follow = following(ours)
+    follow.take(answer(PartitionData(partition_index=0)), NOW_MS)  # a session
+    follow.next_request(11, NOW_MS)
+    first = follow.requests
+    follow.next_request(11, NOW_MS)
+    second = follow.requests
+    assert not follow.take(answer(records(leader, 0)), NOW_MS, first)
+    assert ours.log.end_offset == 2
+    assert asked(follow.next_request(11, NOW_MS)) == [(0, 1, 2, 1)]
+    assert not follow.take(answer(records(leader, 0)), NOW_MS, second)
+    assert follow.rest_ms(NOW_MS) is None  # it has not failed
+    assert ours.log.end_offset == 2
+
+
 def test_the_same_records_sent_twice_are_taken_once() -> None:
     """A second request that overtakes the first one's wait may be answered with the same."""
     ours = held()

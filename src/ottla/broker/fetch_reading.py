@@ -206,8 +206,10 @@ class Fetch:
         topics: list[FetchableTopicResponse] = []
         served: list[Key] = []
         for key, wanted, data in self._answers:
-            if self.plan.incremental and not changed(wanted, data):
+            known = wanted.told or self.replica_id < 0
+            if self.plan.incremental and known and not changed(wanted, data):
                 continue
+            wanted.told = True
             wanted.high_watermark = data.high_watermark
             wanted.start_offset = data.log_start_offset
             if data.records:

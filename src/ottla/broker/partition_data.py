@@ -86,7 +86,8 @@ def is_known(partition: Partition, wanted: Wanted, replica_id: int) -> bool:
     wakes who waits for the partition."""
     log = partition.log
     return (
-        partition.leads
+        wanted.told
+        and partition.leads
         and wanted.current_leader_epoch == partition.leader_epoch
         and wanted.fetch_offset == log.end_offset
         and wanted.high_watermark == partition.high_watermark

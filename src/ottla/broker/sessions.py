@@ -44,6 +44,7 @@ class Wanted:
         "replica_start_offset",
         "size_max",
         "start_offset",
+        "told",
         "topic",
         "topic_id",
     )
@@ -57,6 +58,7 @@ class Wanted:
         self.update(partition)
 
     def update(self, partition: FetchPartition) -> None:
+        self.told = False  # whether anything since: what was told before may not have counted
         self.fetch_offset = partition.fetch_offset
         self.size_max = partition.partition_max_bytes
         self.current_leader_epoch = partition.current_leader_epoch

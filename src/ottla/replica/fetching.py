@@ -191,7 +191,7 @@ class Fetcher:
             return
         self._under_way += 1
         late = self._loop.call_later(self._fetching.timeout_s, line.close)
-        answer.add_done_callback(partial(self._answered, line, late))
+        answer.add_done_callback(partial(self._answered, line, late, self.following.requests))
 
     def _rest(self, now_ms: int) -> None:
         """All partitions have failed of late, or there are none."""
@@ -204,7 +204,11 @@ class Fetcher:
         self._proceed()
 
     def _answered(
-        self, line: Line, late: asyncio.TimerHandle, answer: asyncio.Future[Message]
+        self,
+        line: Line,
+        late: asyncio.TimerHandle,
+        request: int,
+        answer: asyncio.Future[Message],
     ) -> None:
         late.cancel()
         if line is not self._line or self._stopped:
@@ -215,7 +219,7 @@ class Fetcher:
         try:
             response = answer.result()
             assert isinstance(response, FetchResponse)
-            lost = self.following.take(response, self._fetching.clock.now_ms())
+            lost = self.following.take(response, self._fetching.clock.now_ms(), request)
             self._reconnect_s = RECONNECT_S_MIN
         except KafkaError as error:
             self._broken(line, error)

@@ -6,7 +6,9 @@ follow. The rules:
 - We fetch from our end, and say the epoch of our last record: a leader that has another history
   answers with the epoch where the two part (KIP-595), and only then something is cut off, up to
   there and never by the high watermark (KIP-101, KIP-279).
-- An answer counts only while we are where we were when we asked, in the same leader epoch.
+- An answer counts only while we are where we were when we asked, in the same leader epoch; and only
+  for partitions of which we have not said anything newer since, as a second request may be under
+  way while the first is answered.
 - Out of range is our offset when the leader has deleted what comes next, or has lost what we have
   (an unclean election): then the leader is asked for its two ends, and we begin at one of them.
 - A partition that fails is left alone for a while, longer each time; the others go on.
@@ -79,11 +81,12 @@ class Asked(NamedTuple):
 class Followed:
     """One partition that we follow."""
 
-    __slots__ = ("asked", "backoff_ms", "partition", "resume_ms")
+    __slots__ = ("asked", "backoff_ms", "named_in", "partition", "resume_ms")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.asked: Asked | None = None  # None: it is not in the session
+        self.named_in = 0  # the number of the request that said so
         self.backoff_ms = 0
         self.resume_ms = 0
 
@@ -128,6 +131,7 @@ class Following:
         self._changed: dict[Key, Followed] = {}  # those whose wish may be another than was asked
         self._forgotten: dict[Key, None] = {}  # in the session, and no longer wanted there
         self._resting: dict[Key, Followed] = {}  # those that failed of late
+        self.requests = 0  # so many were made
         self._session_id = 0
         self._epoch = 0
         self._denied = False  # the leader has no room for a session
@@ -174,6 +178,7 @@ class Following:
 
     def next_request(self, broker_epoch: int, now_ms: int) -> FetchRequest | None:
         """None while there is nothing to fetch."""
+        self.requests += 1
         self._wake(now_ms)
         topics = self._wishes()  # takes back what was to be forgotten and is wanted again
         forgotten = _by_topic(self._forgotten)
@@ -224,6 +229,7 @@ class Following:
             if wish == followed.asked:
                 continue
             followed.asked = wish
+            followed.named_in = self.requests
             self._forgotten.pop((topic_id, index), None)
             topic = found.get(topic_id)
             if topic is None:
@@ -249,8 +255,14 @@ class Following:
 
     # Answers
 
-    def take(self, response: FetchResponse, now_ms: int) -> list[Partition]:
-        """Do as the leader says. Gives the partitions whose offset is none of the leader's."""
+    def take(
+        self, response: FetchResponse, now_ms: int, request: int | None = None
+    ) -> list[Partition]:
+        """Do as the leader says, in answer to the request of this number (or the last one).
+
+        Gives the partitions whose offset is none of the leader's.
+        """
+        request = self.requests if request is None else request
         if response.error_code:
             if response.error_code not in SESSION_ERRORS:
                 raise KafkaError(ErrorCode(response.error_code), "the leader refused a fetch")
@@ -264,7 +276,7 @@ class Following:
             for data in topic.partitions:
                 key = (topic.topic_id, data.partition_index)
                 followed = self._followed.get(key)
-                if followed is None or not followed.is_current():
+                if followed is None or followed.named_in > request or not followed.is_current():
                     continue
                 if self._take_one(key, followed, data, now_ms):
                     out_of_range.append(followed.partition)
