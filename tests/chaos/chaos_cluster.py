@@ -7,6 +7,7 @@ it sees what even a broker says that nobody else can reach.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -22,7 +23,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing.network import Door, Network
-from ottla.testing.zookeeper import ZooKeeperServer
+from ottla.testing.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
 
 HERE = Path(__file__).parent
 SESSION_MS = 6000
@@ -145,10 +146,16 @@ class Cluster:
         directory: Path,
         settings: Mapping[str, str] | None = None,
         numbers: Iterable[str] = ("1", "2", "3"),
+        zookeepers: int = 1,
     ) -> None:
         self.network = Network()
-        self.zookeeper = ZooKeeperServer(directory=directory / "zookeeper")
-        self.zookeeper_runs = False
+        self._zookeeper: ZooKeeperServer | ZooKeeperEnsemble = (
+            ZooKeeperServer(directory=directory / "zookeeper")
+            if zookeepers == 1
+            else ZooKeeperEnsemble(zookeepers)
+        )
+        self._victims = itertools.cycle(self._zookeeper.servers)  # each has its turn
+        self._victim: ZooKeeperServer | None = None  # the one that is killed
         self.brokers = {
             number: ChaosBroker(directory / f"broker{number}", number, settings or {})
             for number in numbers
@@ -156,18 +163,20 @@ class Cluster:
 
     def start(self) -> None:
         self.network.start()
-        self.start_zookeeper(wait=True)
+        self._zookeeper.start()
         who = opener_by_process(self._pids)
         for number, broker in self.brokers.items():
             outside = self.network.door(CLIENTS, number, broker.port)
             inside = self.network.door(who, number, broker.internal_port)
-            to_zookeeper = self.network.door(number, ZOOKEEPER, self.zookeeper.port)
+            to_zookeepers = [
+                self.network.door(number, ZOOKEEPER, each.port) for each in self._zookeeper.servers
+            ]
             broker.doors = [outside, inside]
             broker.addresses = {
                 "advertised.listeners": (
                     f"CLIENT://127.0.0.1:{outside.port},INTERNAL://127.0.0.1:{inside.port}"
                 ),
-                "zookeeper.connect": f"127.0.0.1:{to_zookeeper.port}",
+                "zookeeper.connect": ",".join(f"127.0.0.1:{each.port}" for each in to_zookeepers),
             }
             broker.launch()
         self.await_brokers()
@@ -199,10 +208,8 @@ class Cluster:
     def heal(self) -> None:
         """No fault is left; whoever is away is started again."""
         self.network.heal()
-        if self.zookeeper_runs:
-            self.zookeeper.resume()
-        else:
-            self.start_zookeeper()
+        self.start_zookeeper()
+        self.resume_zookeeper()
         for broker in self.brokers.values():
             broker.control(clock_ms=0, sync_s=0.0)
             broker.resume()
@@ -229,17 +236,31 @@ class Cluster:
     def stop(self) -> None:
         for broker in self.brokers.values():
             broker.die()
-        self.zookeeper.close()
+        self._zookeeper.close()
         self.network.stop()
 
-    def start_zookeeper(self, *, wait: bool = False) -> None:
-        if not self.zookeeper_runs:
-            self.zookeeper.start(wait=wait)
-            self.zookeeper_runs = True
+    # ZooKeeper, or one of its servers: no more than one is away at a time
+
+    @property
+    def zookeeper_runs(self) -> bool:
+        return self._victim is None
 
     def kill_zookeeper(self) -> None:
-        self.zookeeper.kill()
-        self.zookeeper_runs = False
+        self._victim = next(self._victims)
+        self._victim.kill()
+
+    def start_zookeeper(self) -> None:
+        if self._victim is not None:
+            self._victim.start(wait=False)
+            self._victim = None
+
+    def pause_zookeeper(self) -> None:
+        next(self._victims).pause()
+
+    def resume_zookeeper(self) -> None:
+        for each in self._zookeeper.servers:
+            if each is not self._victim:
+                each.resume()
 
     # What tests/delivery's Run asks of its broker
 

@@ -212,10 +212,6 @@ class Nemesis:
     def _pause_zookeeper(self, fault: Fault, brokers: list[ChaosBroker]) -> bool:
         if not self._cluster.zookeeper_runs:
             return False
-        self._cluster.zookeeper.pause()
-        self._later(fault, self._resume_zookeeper)
+        self._cluster.pause_zookeeper()
+        self._later(fault, self._cluster.resume_zookeeper)
         return True
-
-    def _resume_zookeeper(self) -> None:
-        if self._cluster.zookeeper_runs:
-            self._cluster.zookeeper.resume()

@@ -31,6 +31,7 @@ class ClusterRun(Run):
     calm_s: float = CALM_S
     converge_s: float = CONVERGE_S
     settings: dict[str, str] = field(default_factory=dict)
+    zookeepers: int = 1
     transactions_min: int = 0
     """So many of the transforms' must be committed before it ends: a slow machine takes longer."""
     history: ClusterHistory = field(init=False)
@@ -46,7 +47,7 @@ class ClusterRun(Run):
         victims = tuple(slot.name for slot in self._slots.values() if slot.role != "observer")
         setting = Setting(workers=victims, session_s=SESSION_MS / 1000)
         self.plan = make_plan(self.seed, self.seconds, setting)
-        self.cluster = Cluster(self.directory, self.settings)
+        self.cluster = Cluster(self.directory, self.settings, zookeepers=self.zookeepers)
         self._broker = self.cluster
         self._broker_away = True  # who is missed is our own affair, see _supervise
 

@@ -1,6 +1,7 @@
 """`make chaos minutes=N`: storms over a cluster, one seed after another, for so many minutes.
 
     python tests/chaos/storms.py --minutes 60 [--seed 7] [--seconds 40] [--case exactly_once]
+        [--zookeepers 3]
     python tests/chaos/storms.py --seed 7 --plan        what would be done, and when
 
 Each line is a run, with its seed. A run that finds something keeps its directory: data, journals,
@@ -48,16 +49,16 @@ def main() -> int:
     for number, case in enumerate(itertools.cycle(cases)):
         if time.monotonic() > end:
             break
-        failures += not one_run(case, first + number, given.seconds, given.verbose)
+        failures += not one_run(case, first + number, given)
     print(f"{number} runs, {failures} with a finding", flush=True)
     return 1 if failures else 0
 
 
-def one_run(case: Case, seed: int, seconds: float, verbose: bool) -> bool:
+def one_run(case: Case, seed: int, given: argparse.Namespace) -> bool:
     """Whether every promise was kept."""
     directory = Path(tempfile.mkdtemp(prefix=f"chaos-{seed}-"))
-    say = print if verbose else lambda text: None
-    run = ClusterRun(case, seed, seconds, directory, say=say)
+    say = print if given.verbose else lambda text: None
+    run = ClusterRun(case, seed, given.seconds, directory, say=say, zookeepers=given.zookeepers)
     start = time.monotonic()
     try:
         history = run()
@@ -84,6 +85,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=40, help="of storms in one run")
     parser.add_argument("--seed", type=int, help="of the first run; the next have the next")
     parser.add_argument("--case", default="", help="only those with this in their name")
+    parser.add_argument("--zookeepers", type=int, default=1, help="servers of its ensemble")
     parser.add_argument("--plan", action="store_true", help="only print what a seed would do")
     parser.add_argument("--verbose", action="store_true")
     return parser.parse_args()
