@@ -14,6 +14,7 @@ from benchmarks.rows.requests import PIPELINE_DEPTH, LibrdkafkaRequests, RawRequ
 from benchmarks.rows.spark import SparkJobs, SparkLatency, SparkStart
 from benchmarks.rows.sql import SqlQueries
 from benchmarks.rows.start import Start
+from benchmarks.rows.streams import StreamsJobs
 from benchmarks.rows.throughput import Consume, Produce, ProduceAndConsume
 from benchmarks.rows.transactions import TransactionalProduce
 from benchmarks.settings import LARGE_BYTES, SMALL_BYTES
@@ -53,6 +54,7 @@ def own_rows() -> dict[str, list[OwnRow]]:
         "partitions": [ManyPartitions()],
         "sql": [SqlQueries()],
         "connect": [ConnectCopies()],
+        "streams": [StreamsJobs()],
         "growth": [Growth()],
     }
 
