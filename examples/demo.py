@@ -1,8 +1,9 @@
-"""Orders and payments, joined and counted by a SQL query while they come: `make demo`.
+"""Orders and payments, joined, counted and stored while they come: `make demo`.
 
-Starts a broker and a SQL server in this process, makes up orders and payments, and shows the table
-that the query keeps. Ends by itself; the exit code is 1 if the table does not agree with what was
-sent.
+Starts a broker and, on one Spark, three things beside each other: a SQL query that joins orders
+with payments (the table is shown as it changes), a stream job that counts what is ordered, and a
+connector that writes payments into Parquet files. Ends by itself; the exit code is 1 if one of
+them does not agree with what was sent.
 """
 
 from __future__ import annotations
@@ -10,25 +11,33 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import runpy
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 from rich.console import Console
 from rich.live import Live
 from rich.syntax import Syntax
 from rich.table import Table
 
-from ottla.client import Producer
+from ottla.client import Admin, Producer, TopicPartition
+from ottla.errors import KafkaError
+from ottla.spark import session
+from ottla.spark.connect.run import runner
+from ottla.spark.connect.run.worker import Worker
 from ottla.spark.sql.engine.engine import Engine
 from ottla.spark.sql.engine.workers import Workers
 from ottla.spark.sql.settings import Settings
+from ottla.spark.streams.run.application import Application
 from ottla.testing import LocalCluster
 
 STATEMENTS = """\
@@ -48,6 +57,10 @@ CREATE TABLE revenue AS
 LIVE = "SELECT * FROM revenue EMIT CHANGES;"
 AFTERWARDS = "SELECT product, WINDOWSTART, paid, amount FROM revenue;"
 
+HERE = Path(__file__).parent
+JOB = HERE / "sales_job.py"
+CONNECTOR = HERE / "payments_to_parquet.json"
+
 PRODUCTS = ("apple", "bread", "cheese", "dates", "endive")
 METHODS = ("card", "cash", "transfer")
 ORDERS_PER_S = 20
@@ -66,6 +79,7 @@ class Shop:
     seed: int
     orders: int = 0
     payments: int = 0
+    ordered: Counter[str] = field(default_factory=Counter)
     paid: Counter[str] = field(default_factory=Counter)
     amounts: Counter[str] = field(default_factory=Counter)
     closed: threading.Event = field(default_factory=threading.Event)
@@ -80,6 +94,7 @@ class Shop:
         self.orders += 1
         key, product = f"order-{self.orders}", chance.choice(PRODUCTS)
         amount = chance.randint(1, 40)
+        self.ordered[product] += 1
         producer.send("orders", key=key, value=json.dumps({"product": product, "amount": amount}))
         if chance.randrange(10) < PAID_OF_TEN:
             self.payments += 1
@@ -95,11 +110,22 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     wishes = parser.parse_args()
     console = Console()
-    with LocalCluster(process=True) as cluster, tempfile.TemporaryDirectory() as state:
-        console.print(f"A broker listens on [bold]{cluster.bootstrap_servers}[/bold].")
-        with engine_on(cluster.bootstrap_servers, state, console) as engine:
-            shop = Shop(cluster.bootstrap_servers, wishes.seed)
-            return show(engine, shop, wishes.seconds, console)
+    with (
+        LocalCluster(process=True) as cluster,
+        tempfile.TemporaryDirectory() as state,
+        ExitStack() as stack,
+    ):
+        servers = cluster.bootstrap_servers
+        console.print(f"A broker listens on [bold]{servers}[/bold].")
+        engine = stack.enter_context(engine_on(servers, state, console))
+        sales = stack.enter_context(sales_on(servers, state, console))
+        files = Path(state) / "parquet"
+        stack.enter_context(payments_to(files, servers, console))
+        shop = Shop(servers, wishes.seed)
+        right = show(engine, shop, wishes.seconds, console)
+        right &= sales_agree(sales, shop, console)
+        right &= files_agree(files, servers, console)
+        return 0 if right else 1
 
 
 @contextmanager
@@ -126,7 +152,40 @@ def engine_on(bootstrap_servers: str, state: str, console: Console) -> Iterator[
         engine.close()
 
 
-def show(engine: Engine, shop: Shop, seconds: float, console: Console) -> int:
+@contextmanager
+def sales_on(bootstrap_servers: str, state: str, console: Console) -> Iterator[Application]:
+    """The stream job, as `ottla streams run` has it."""
+    console.print(f"A stream job: [bold]{JOB.name}[/bold]")
+    console.print(
+        Syntax(JOB.read_text().split("\n\n", 3)[-1], "python", background_color="default")
+    )
+    topology = runpy.run_path(str(JOB))["topology"]
+    with Application(
+        topology,
+        application_id="sales",
+        bootstrap_servers=bootstrap_servers,
+        state_dir=state,
+        spark=session.start,
+        config={"auto.offset.reset": "earliest"},
+    ) as job:
+        yield job.start()
+
+
+@contextmanager
+def payments_to(files: Path, bootstrap_servers: str, console: Console) -> Iterator[runner.Running]:
+    """The connector, as `ottla connect create` would have it."""
+    console.print(f"A connector: [bold]{CONNECTOR.name}[/bold]")
+    wish = json.loads(CONNECTOR.read_text())
+    config = {**wish["config"], "store.url": str(files)}
+    worker = Worker({"bootstrap.servers": bootstrap_servers})
+    running = runner.start(wish["name"], config, spark=session.start, worker=worker)
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+def show(engine: Engine, shop: Shop, seconds: float, console: Console) -> bool:
     """The table while the shop is open, and until all payments are in it."""
     selling = threading.Thread(target=shop.run, name="shop")
     rows: dict[tuple[str, int], Row] = {}
@@ -172,7 +231,7 @@ def table_of(rows: dict[tuple[str, int], Row], shop: Shop) -> Table:
     return table
 
 
-def verdict(engine: Engine, shop: Shop, console: Console) -> int:
+def verdict(engine: Engine, shop: Shop, console: Console) -> bool:
     """What a pull query says, beside what was sent."""
     paid: Counter[str] = Counter()
     amounts: Counter[str] = Counter()
@@ -187,7 +246,39 @@ def verdict(engine: Engine, shop: Shop, console: Console) -> int:
         f"{sum(paid.values())} payments of {sum(amounts.values())} in all windows: "
         + ("[green]all that were sent, each once.[/green]" if right else "[red]not so![/red]")
     )
-    return 0 if right else 1
+    return right
+
+
+def sales_agree(job: Application, shop: Shop, console: Console) -> bool:
+    """What the job's store says, beside what was ordered."""
+    found: dict[str, int] = {}
+    end = time.monotonic() + SETTLE_S
+    while found != shop.ordered and time.monotonic() < end:
+        found = dict(job.store("sales").all())
+        time.sleep(0.1)
+    said(console, f"{sum(found.values())} orders counted by the stream job", found == shop.ordered)
+    return found == shop.ordered
+
+
+def files_agree(files: Path, bootstrap_servers: str, console: Console) -> bool:
+    """A file is written when it has its ten records: so all of a partition but the last few."""
+    size = int(json.loads(CONNECTOR.read_text())["config"]["flush.size"])
+    with Admin(bootstrap_servers) as admin:
+        found = admin.offsets.find(TopicPartition("payments", each) for each in range(2))
+    ends = [each.offset for each in found.values() if not isinstance(each, KafkaError)]
+    wanted = sum(end - end % size for end in ends)
+    rows, names = 0, list[Path]()
+    end = time.monotonic() + SETTLE_S
+    while rows != wanted and time.monotonic() < end:
+        names = sorted(files.rglob("*.parquet"))
+        rows = sum(pyarrow.parquet.read_metadata(each).num_rows for each in names)
+        time.sleep(0.1)
+    said(console, f"{rows} payments in {len(names)} Parquet files of {size}", rows == wanted)
+    return rows == wanted
+
+
+def said(console: Console, what: str, right: bool) -> None:
+    console.print(f"{what}: " + ("[green]as it should be.[/green]" if right else "[red]no![/red]"))
 
 
 def row_of_pull(values: Any) -> Row:
