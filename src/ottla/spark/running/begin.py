@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from ottla.spark.running.causes import brief
 
@@ -70,11 +70,11 @@ def activate(spark: SparkSession) -> None:
 class Starts:
     """One after the other: each starts a Python process, to which Spark gives ten seconds.
 
-    Twenty that start at once, as after a restart, would all be too late, time and again.
+    Twenty that start at once, as after a restart, would all be too late, time and again. One lock
+    for the whole process: SQL, Streams and Connect beside each other have one JVM.
     """
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    _lock: ClassVar = threading.Lock()
 
     def start(self, writer: DataStreamWriter) -> StreamingQuery:
         with self._lock:
