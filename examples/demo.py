@@ -65,7 +65,7 @@ PRODUCTS = ("apple", "bread", "cheese", "dates", "endive")
 METHODS = ("card", "cash", "transfer")
 ORDERS_PER_S = 20
 PAID_OF_TEN = 8
-SETTLE_S = 60.0
+SETTLE_S = 180.0
 
 Row = tuple[str, int, int, int]
 """Product, start of the window, how many, how much."""
