@@ -195,7 +195,20 @@ def _session(settings: Mapping[str, str]) -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, value)
     with _interrupts_as_they_were():
-        return builder.getOrCreate()
+        spark = builder.getOrCreate()
+    _without_last_words(spark)
+    return spark
+
+
+def _without_last_words(spark: SparkSession) -> None:
+    """PySpark prints a traceback when the JVM ends before this process, which is how both end."""
+    server = spark.sparkContext._accumulatorServer
+
+    def handle_error(request: object, address: object) -> None:
+        if not isinstance(sys.exc_info()[1], EOFError):
+            type(server).handle_error(server, request, address)  # type: ignore[arg-type]
+
+    server.handle_error = handle_error  # type: ignore[method-assign, assignment]
 
 
 def _connected(remote: str, settings: Mapping[str, str]) -> SparkSession:
