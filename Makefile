@@ -47,7 +47,7 @@ lint: $(SPARK)
 	$(BIN)/lint-imports
 
 unit: $(SPARK)
-	$(BIN)/pytest -q -n 2 --ignore=tests/compat -m "not delivery and not spark and not zookeeper and not postgres"
+	$(BIN)/pytest -q -n 2 --ignore=tests/compat -m "not delivery and not spark and not zookeeper and not postgres and not long"
 
 # What starts ZooKeeper: the metadata store, and clusters of real processes.
 cluster: $(SPARK)
@@ -103,6 +103,7 @@ bench: compile
 
 chaos: $(SPARK)
 	OTTLA_MUTANTS=1 $(BIN)/pytest -q tests/delivery/test_delivery_mutants.py
+	$(BIN)/pytest -q -s tests/delivery tests/spark -m long
 	$(BIN)/python tests/simulation/simulate.py --minutes 2
 	$(BIN)/python tests/chaos/storms.py --minutes $(or $(minutes),10) $(ARGS)
 	$(BIN)/python tests/delivery/chaos.py --minutes $(or $(minutes),10) $(ARGS)

@@ -11,7 +11,7 @@ import pytest
 from delivery_connect import ConnectRun, lives, summary
 from delivery_run import seed_of_this_run
 
-pytestmark = [pytest.mark.delivery, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 LIVES = 1
 
 

@@ -22,7 +22,7 @@ from ottla.testing import LocalCluster
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 COMMON = {
