@@ -234,6 +234,17 @@ class ConfigDef:
             values[name] = ConfigValue(name, errors=[told], visible=False)
         return values
 
+    def validate_with(
+        self,
+        props: Mapping[str, Any],
+        problems: Callable[[dict[str, Any]], Iterable[tuple[str, str]]],
+    ) -> dict[str, ConfigValue]:
+        """And what is wrong between settings that are right one by one: name and message."""
+        values = self.validate_all(props)
+        for name, text in problems({each.name: each.value for each in values.values()}):
+            values[name].errors.append(text)
+        return values
+
     def _undefined_dependents(self) -> list[str]:
         named = (name for key in self.keys.values() for name in key.dependents)
         return list(dict.fromkeys(name for name in named if name not in self.keys))

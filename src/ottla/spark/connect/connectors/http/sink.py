@@ -35,10 +35,7 @@ class HttpSinkConnector(SinkConnector):
         return CONFIG
 
     def validate(self, props: Props) -> list[ConfigValue]:
-        values = CONFIG.validate_all(props)
-        for name, text in problems({each.name: each.value for each in values.values()}):
-            values[name].errors.append(text)
-        return list(values.values())
+        return list(CONFIG.validate_with(props, problems).values())
 
     def start(self, props: Props) -> None:
         settings_of(props)

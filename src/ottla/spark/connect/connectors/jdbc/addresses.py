@@ -103,9 +103,14 @@ def driver_parameters(wishes: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def check_address(config: Mapping[str, str]) -> None:
-    """Raises ConfigException for a URL that can't be used, without connecting."""
-    address_of(config.get("connection.url") or "")
+def check_address(config: Mapping[str, str], errors: list[str]) -> None:
+    """Adds what is wrong with the URL, if nothing was found yet. Nobody is connected to."""
+    if errors:
+        return
+    try:
+        address_of(config.get("connection.url") or "")
+    except ConfigException as error:
+        errors.append(str(error))
 
 
 def open_database(config: Mapping[str, str]) -> Database:

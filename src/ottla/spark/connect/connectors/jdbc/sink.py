@@ -13,7 +13,7 @@ from ottla.spark.connect.connectors.jdbc.database import Database, DatabaseError
 from ottla.spark.connect.connectors.jdbc.sink_config import CONFIG, problems, settings_of
 from ottla.spark.connect.connectors.jdbc.writing import Writer
 from ottla.spark.connect.data import SinkRecord
-from ottla.spark.connect.errors import ConfigException, ConnectException, RetriableException
+from ottla.spark.connect.errors import ConnectException, RetriableException
 
 RECORDS_SHOWN: Final = 1
 
@@ -28,14 +28,8 @@ class JdbcSinkConnector(SinkConnector):
         return CONFIG
 
     def validate(self, props: Props) -> list[ConfigValue]:
-        values = CONFIG.validate_all(props)
-        for name, text in problems({each.name: each.value for each in values.values()}):
-            values[name].errors.append(text)
-        if not values["connection.url"].errors:
-            try:
-                check_address(props)
-            except ConfigException as error:
-                values["connection.url"].errors.append(str(error))
+        values = CONFIG.validate_with(props, problems)
+        check_address(props, values["connection.url"].errors)
         return list(values.values())
 
     def start(self, props: Props) -> None:

@@ -35,7 +35,7 @@ from ottla.spark.connect.connectors.jdbc.source_config import (
     settings_of,
 )
 from ottla.spark.connect.data import SourceRecord
-from ottla.spark.connect.errors import ConfigException, ConnectException, RetriableException
+from ottla.spark.connect.errors import ConnectException, RetriableException
 
 WAIT_S: Final = 0.1  # of a poll that has nothing yet
 
@@ -52,14 +52,8 @@ class JdbcSourceConnector(SourceConnector):
         return CONFIG
 
     def validate(self, props: Props) -> list[ConfigValue]:
-        values = CONFIG.validate_all(props)
-        for name, text in problems({each.name: each.value for each in values.values()}):
-            values[name].errors.append(text)
-        if not values["connection.url"].errors:
-            try:
-                check_address(props)
-            except ConfigException as error:
-                values["connection.url"].errors.append(str(error))
+        values = CONFIG.validate_with(props, problems)
+        check_address(props, values["connection.url"].errors)
         return list(values.values())
 
     def start(self, props: Props) -> None:
