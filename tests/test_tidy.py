@@ -99,7 +99,20 @@ def import_problems() -> Iterator[str]:
                 yield f"{name}:{line}: storage/ is synchronous and knows no network"
 
 
-@pytest.mark.parametrize("problems", [length_problems, name_problems, import_problems])
+def file_problems() -> Iterator[str]:
+    """pytest imports test files by their bare names: two of one name can't be collected."""
+    seen: dict[str, Path] = {}
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        if path.name in ("__init__.py", "conftest.py"):
+            continue
+        if path.name in seen:
+            yield f"{path.relative_to(ROOT)}: there is {seen[path.name].relative_to(ROOT)}, too"
+        seen[path.name] = path
+
+
+@pytest.mark.parametrize(
+    "problems", [length_problems, name_problems, import_problems, file_problems]
+)
 def test_the_house_is_tidy(problems: object) -> None:
     assert callable(problems)
     assert list(problems()) == []

@@ -20,7 +20,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import APIS, ApiKey
 from ottla.wire.connection import ProtocolError
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.wire.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -237,16 +237,17 @@ class Lines:
         return self._lines[node_id]
 
     def nodes(self) -> dict[int, Node]:
-        """Every live broker, by its id."""
+        """Every live broker, by its id. (Metadata also tells of one that has just gone.)"""
         if not self._nodes:
-            request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
-            answer = self.call(request, ApiKey.METADATA, MetadataResponse)
+            request = DescribeClusterRequest()
+            answer = self.call(request, ApiKey.DESCRIBE_CLUSTER, DescribeClusterResponse)
+            check(answer.error_code, answer.error_message)
             self._nodes = {
-                each.node_id: Node(each.node_id, each.host, each.port, each.rack)
+                each.broker_id: Node(each.broker_id, each.host, each.port, each.rack)
                 for each in answer.brokers
             }
             self.controller_id = answer.controller_id
-            self.cluster_id = answer.cluster_id or ""
+            self.cluster_id = answer.cluster_id
         return self._nodes
 
     def close(self) -> None:

@@ -37,6 +37,7 @@ class Host:
         self._task: LiveTask | None = None
         self._number = 0
         self._asked_s = time.monotonic()
+        self._left = False
 
     def run(self) -> None:
         with socket.socket(socket.AF_UNIX) as listening:
@@ -55,7 +56,7 @@ class Host:
                                 break
             finally:
                 self._stop()
-                hosts.clear(self._where)
+                self._leave()
 
     def _is_needed(self) -> bool:
         if time.monotonic() - self._asked_s > LEASE_S:
@@ -76,7 +77,9 @@ class Host:
             elif isinstance(message, Ask):
                 connection.send(self._task is None or self._task.has_news(message))
             elif isinstance(message, Stop):
-                connection.send(self._stop())
+                report = self._stop()
+                self._leave()
+                connection.send(report)
                 return False
         except (EOFError, OSError, Abandoned):
             log.info("nobody waits any more for the answer of task %d", self._number)
@@ -92,6 +95,12 @@ class Host:
             if line.gone:
                 raise Abandoned from error
             return failure(error, order.task)
+
+    def _leave(self) -> None:
+        """Before the last answer: who asks next must not find us, but may have started another."""
+        if not self._left:
+            self._left = True
+            hosts.clear(self._where)
 
     def _stop(self) -> Report | None:
         task, self._task = self._task, None
