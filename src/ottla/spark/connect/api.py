@@ -172,15 +172,6 @@ class Task:
 class SourceTask(Task):
     """Reads. What `poll` returns is written in order; offsets are committed with the records."""
 
-    @classmethod
-    def has_news(cls, props: Props, context: SourceTaskContext) -> bool:
-        """A cheap look, by the driver, whether there is more than the committed offsets show.
-
-        It is asked with the config of a task, and without `start`: while no task has news, an idle
-        connector costs no Spark batch.
-        """
-        return True
-
     def start(self, props: Props, context: SourceTaskContext) -> None:
         raise NotImplementedError
 

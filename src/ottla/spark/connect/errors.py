@@ -33,14 +33,6 @@ class IllegalArgumentException(ConnectException):
     java_name = "java.lang.IllegalArgumentException"
 
 
-class NotFoundException(ConnectException):
-    java_name = "org.apache.kafka.connect.errors.NotFoundException"
-
-
-class AlreadyExistsException(ConnectException):
-    java_name = "org.apache.kafka.connect.errors.AlreadyExistsException"
-
-
 class ConfigException(ConnectException):
     """A setting that can't be used; `ConfigException.of` gives Kafka's text for one value."""
 

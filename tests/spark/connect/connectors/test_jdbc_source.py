@@ -10,7 +10,7 @@ import pytest
 from databases import Place
 from drives import Context, Source, values
 
-from ottla.spark.connect.connectors.jdbc.source import JdbcSourceConnector, JdbcSourceTask
+from ottla.spark.connect.connectors.jdbc.source import JdbcSourceConnector
 from ottla.spark.connect.errors import ConfigException, ConnectException
 
 QUICK = {"poll.interval.ms": "0", "topic.prefix": "db-"}
@@ -47,7 +47,6 @@ def test_bulk_waits_for_its_interval_also_after_a_restart(place: Place) -> None:
         assert not reader.poll()
     with source(place, reader.stop(), mode="bulk", poll_interval_ms="3600000") as reader:
         assert not reader.poll()
-        assert not JdbcSourceTask.has_news(reader.configs[0], reader.context)
 
 
 def test_incrementing_goes_on_where_it_was(place: Place) -> None:
@@ -58,10 +57,8 @@ def test_incrementing_goes_on_where_it_was(place: Place) -> None:
     with source(place, **config) as reader:
         first = reader.take(250)
         assert len(reader.poll()) == 0
-        assert not JdbcSourceTask.has_news(reader.configs[0], reader.context)
     place.run(fill, [(n, "more") for n in range(251, 254)])
     with source(place, reader.stop(), **config) as reader:
-        assert JdbcSourceTask.has_news(reader.configs[0], reader.context)
         rest = reader.take(3)
     assert [row["id"] for row in values(first)] == list(range(1, 251))
     assert [row["id"] for row in values(rest)] == [251, 252, 253]
@@ -188,7 +185,6 @@ def test_a_query_with_a_condition_of_its_own(place: Place) -> None:
     config = {"mode": "incrementing", "incrementing_column_name": "id", "topic_prefix": "even"}
     with source(place, query=query, **config) as reader:
         (first, *_) = reader.take(3)
-        assert JdbcSourceTask.has_news(reader.configs[0], reader.context) is False
     assert first.topic == "even"
     assert dict(first.value) == {"id": 2, "item": "EVEN"}
     assert reader.context.committed == {'{"query": "query"}': {"incrementing": 6}}

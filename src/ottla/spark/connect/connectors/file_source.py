@@ -5,7 +5,6 @@ A line belongs to the topic when its end is written. LF, CR LF and CR end a line
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -91,14 +90,6 @@ class FileStreamSourceConnector(SourceConnector):
 
 
 class FileStreamSourceTask(SourceTask):
-    @classmethod
-    def has_news(cls, props: Props, context: SourceTaskContext) -> bool:
-        offset = context.offset({FILENAME: props[FILE]}) or {}
-        try:
-            return os.path.getsize(props[FILE]) > int(offset.get(POSITION, 0))
-        except OSError:
-            return False
-
     def start(self, props: Props, context: SourceTaskContext) -> None:
         settings = CONFIG.parse(props)
         self._path: str = settings[FILE]

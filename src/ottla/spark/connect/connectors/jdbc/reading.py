@@ -106,17 +106,6 @@ class Reading:
         if self._walk is not None:
             self._reader = self._walk.reader(database, [each.name for each in columns])
 
-    def has_rows(self, database: Database) -> bool:
-        """A cheap look whether a query would give any."""
-        end_micros = database.now_micros()
-        walk = self._prepare(self._known(database), end_micros)
-        sql, parameters = self._select_behind(database, walk, end_micros)
-        rows = database.rows(f"{sql} LIMIT 1", parameters, 1)
-        found = bool(rows.fetch(1))
-        rows.close()
-        database.end_reading()
-        return found
-
     def _known(self, database: Database) -> dict[str, Column]:
         if self.table is None:
             if self._mode == BULK:  # run as it is: two columns may even have the same name

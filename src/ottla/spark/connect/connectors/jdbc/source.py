@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from ottla.spark.connect.api import (
     ExactlyOnceSupport,
@@ -19,7 +19,6 @@ from ottla.spark.connect.api import (
 from ottla.spark.connect.config import ConfigDef, ConfigValue
 from ottla.spark.connect.connectors.jdbc.addresses import (
     check_address,
-    open_database,
     open_patiently,
 )
 from ottla.spark.connect.connectors.jdbc.database import Database, DatabaseError, Table
@@ -148,28 +147,6 @@ def _is_named(table: Table, name: str) -> bool:
 
 class JdbcSourceTask(SourceTask):
     """Reads its tables in turn, each at most every `poll.interval.ms`."""
-
-    _looked: ClassVar[dict[str, float]] = {}  # when `has_news` asked the database, by config
-
-    @classmethod
-    def has_news(cls, props: Props, context: SourceTaskContext) -> bool:
-        settings = settings_of(props)
-        key = json.dumps(dict(props), sort_keys=True)
-        now = time.monotonic()
-        if now - cls._looked.get(key, float("-inf")) < settings["poll.interval.ms"] / 1000:
-            return False
-        cls._looked[key] = now
-        readings = _readings(props, settings, context)
-        if settings.mode == BULK:
-            return any(each.due_ms() <= time.time() * 1000 for each in readings)
-        try:
-            database = open_database(props)
-            try:
-                return any(each.has_rows(database) for each in readings)
-            finally:
-                database.close()
-        except DatabaseError:
-            return True  # the task will say what is wrong
 
     def start(self, props: Props, context: SourceTaskContext) -> None:
         self._props = dict(props)
