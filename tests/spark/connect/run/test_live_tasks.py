@@ -18,6 +18,7 @@ from ottla.spark.connect.run.orders import Ask, Failure, Job, Order, Report, Row
 from ottla.spark.connect.run.rows import unpacked
 from ottla.spark.connect.run.worker import Worker
 from ottla.spark.offsets import Range
+from ottla.spark.running.hosts import called
 from ottla.spark.sink.decisions import DeliveryError, Identity
 from ottla.spark.sink.options import write_options
 from ottla.spark.sink.writing import Turn, decisions_of, write_once
@@ -86,7 +87,10 @@ def starts(tmp_path: Path) -> list[str]:
 
 
 def kill_host(job: Job) -> None:
-    process = int(hosts.place(job.run, 0).with_suffix(".pid").read_text())
+    line = called(hosts.name_of(job.run, 0))
+    assert line is not None
+    with line:
+        process = line.peer
     os.kill(process, signal.SIGKILL)
     os.waitpid(process, 0)
 

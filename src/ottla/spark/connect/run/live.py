@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from typing import Protocol
 
-from ottla.spark.connect.run.orders import Ask, Order, Report, Rows
+from ottla.spark.connect.run.orders import Ask, Order, Report
+from ottla.spark.running.hosts import HungUp, Line
 
 
-class Abandoned(Exception):
+class Abandoned(HungUp):
     """Spark has given up the batch, or the connector is being stopped."""
 
 
@@ -29,19 +29,10 @@ def blamed() -> Iterator[None]:
         raise TaskError(str(error)) from error
 
 
-class Line:
-    """To who has ordered a batch."""
-
-    def __init__(self, connection: Connection[Any, Any]) -> None:
-        self._connection = connection
-
-    def send(self, rows: Rows) -> None:
-        self._connection.send(rows)
-
-    @property
-    def gone(self) -> bool:
-        """Nobody waits for this batch any more."""
-        return self._connection.poll(0)
+def check_that_somebody_waits(line: Line) -> None:
+    """Who has ordered a batch says nothing more: it has hung up."""
+    if line.says_something():
+        raise Abandoned
 
 
 class LiveTask(Protocol):

@@ -18,7 +18,7 @@ from ottla.client.record import TopicPartition
 from ottla.spark.connect.api import ErrantRecordReporter, SinkTask
 from ottla.spark.connect.data import SinkRecord
 from ottla.spark.connect.errors import RetriableException
-from ottla.spark.connect.run.live import Abandoned, Line, blamed
+from ottla.spark.connect.run.live import blamed, check_that_somebody_waits
 from ottla.spark.connect.run.orders import Ask, Order, Report
 from ottla.spark.connect.run.reading import sink_options
 from ottla.spark.connect.run.rows import packed
@@ -26,6 +26,7 @@ from ottla.spark.connect.tolerance import Chain, ConsumedRow, ProducedRow
 from ottla.spark.offsets import Offsets, Range
 from ottla.spark.options import ReadOptions
 from ottla.spark.reading import Chunk, read
+from ottla.spark.running.hosts import Line
 
 log = logging.getLogger("ottla.connect")
 
@@ -85,8 +86,7 @@ class LiveSink:
         wanted = started.ranges(order.ranges)
         count = 0
         for rows in self._rows(wanted):
-            if line.gone:
-                raise Abandoned
+            check_that_somebody_waits(line)
             started.put(rows, line)
             count += len(rows)
             self._send_letters(line)
@@ -261,8 +261,7 @@ class _Started:
         deadline = time.monotonic() + (RETRY_MS if wished is None else wished) / 1000
         while (left_s := deadline - time.monotonic()) > 0:
             time.sleep(min(left_s, SLICE_S))
-            if line.gone:
-                raise Abandoned
+            check_that_somebody_waits(line)
 
     def _rewind(self) -> None:
         rewinds, self._context.rewinds = self._context.rewinds, {}

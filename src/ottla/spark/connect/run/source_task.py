@@ -23,11 +23,12 @@ from ottla.spark.connect.data import SourceRecord
 from ottla.spark.connect.errors import RetriableException
 from ottla.spark.connect.run import source_offsets
 from ottla.spark.connect.run.creation import Creation
-from ottla.spark.connect.run.live import Abandoned, Line, TaskError, blamed
+from ottla.spark.connect.run.live import TaskError, blamed, check_that_somebody_waits
 from ottla.spark.connect.run.orders import Ask, Job, Order, Report
 from ottla.spark.connect.run.rows import packed
 from ottla.spark.connect.run.source_offsets import SourceOffsets
 from ottla.spark.connect.tolerance import Chain, ProducedRow
+from ottla.spark.running.hosts import Line
 from ottla.spark.sink.decisions import Decisions, DeliveryError, Identity
 
 log = logging.getLogger("ottla.connect")
@@ -276,8 +277,7 @@ class LiveSource:
                 return
             count += len(polled.records)
             yield polled
-            if line.gone:
-                raise Abandoned
+            check_that_somebody_waits(line)
 
     def _more(self, poller: Poller) -> Polled | None:
         """An error waits for its own batch: what came before it is written."""

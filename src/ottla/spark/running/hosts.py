@@ -1,0 +1,282 @@
+"""Processes of ours beside Spark's workers, which stay from batch to batch.
+
+Spark gives the rows of a batch to whichever Python worker is free: what a worker remembers is of
+no use to it in the next batch. So what has to stay lives in a host, on the same machine, and
+Spark's workers call it.
+
+    found      by a socket without a file (Linux's abstract ones); who binds its name is the host
+    heard      are processes of the same user, and no others; both sides look
+    answers    one caller at a time, until it hangs up, or another calls while it is silent
+    ends       when it is told to, when nobody has called for long, and with Spark's JVM
+
+Messages are pickles behind their length. What is said is the business of who uses this: tasks of
+Streams (streams/run/hosting.py) and of connectors (connect/run/hosts.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NoReturn, Self
+
+from ottla.spark.planner_start import CREDENTIALS, peer_user
+
+IDLE_S_MAX: Final = 600.0
+START_S_MAX: Final = 60.0
+WAITING_MAX: Final = 16
+PARENTS_MAX: Final = 4
+SIZE: Final = struct.Struct(">Q")
+POSSIBLE: Final = hasattr(os, "pidfd_open") and hasattr(socket, "SO_PEERCRED")
+
+Start = Callable[[int], None]
+"""Starts a host; by the descriptor that it is given this one says that it listens."""
+
+
+class HungUp(ConnectionError):
+    """The other side has died, or does not listen any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """An answer behind which the host ends."""
+
+    answer: Any = None
+
+
+class Line:
+    """Between a host and who has called it."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._socket = line
+
+    def send(self, thing: Any) -> None:
+        data = pickle.dumps(thing, pickle.HIGHEST_PROTOCOL)
+        try:
+            self._socket.sendall(SIZE.pack(len(data)))
+            self._socket.sendall(data)
+        except OSError as error:
+            raise HungUp(f"Connection reset by the other process: {error}") from None
+
+    def receive(self) -> Any:
+        (size,) = SIZE.unpack(self._exactly(SIZE.size))
+        return pickle.loads(self._exactly(size))
+
+    def ask(self, thing: Any) -> Any:
+        self.send(thing)
+        return self.receive()
+
+    def says_something(self, within_s: float = 0.0) -> bool:
+        """Or has hung up."""
+        return bool(_awaited(self.fileno(), within_s=within_s))
+
+    @property
+    def peer(self) -> int:
+        """The other process. A caller's line may have it before the host has taken the call."""
+        held = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+        process: int = CREDENTIALS.unpack(held)[0]
+        return process
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _exactly(self, size: int) -> bytearray:
+        data = bytearray(size)
+        view = memoryview(data)
+        while view:
+            try:
+                count = self._socket.recv_into(view)
+            except OSError as error:
+                raise HungUp(f"Connection reset by the other process: {error}") from None
+            if not count:
+                raise HungUp("Connection reset: the other process has hung up")
+            view = view[count:]
+        return data
+
+
+Answer = Callable[[Any, Line], Any]
+"""What to say to a message; with the line, for who has more to say, or wants to know if anybody
+waits. HungUp: nobody does."""
+
+
+def reached(name: str, start: Start) -> Line:
+    """A line to the host of this name, which is started if there is none."""
+    deadline = time.monotonic() + START_S_MAX
+    while (line := called(name)) is None:
+        if time.monotonic() > deadline:
+            raise HungUp(f"Connection refused: no process for {name} came up")
+        _start(name, start)
+    return line
+
+
+def called(name: str) -> Line | None:
+    """None where nobody listens."""
+    line = socket.socket(socket.AF_UNIX)
+    try:
+        line.connect(_address(name))
+        if peer_user(line) != os.getuid():
+            raise PermissionError(f"a process of another user has the name {name}")
+    except ConnectionRefusedError:
+        line.close()
+        return None
+    except BaseException:
+        line.close()
+        raise
+    return Line(line)
+
+
+def keeper() -> int:
+    """Spark's JVM, some generations up: hosts end with it. Without one, who has started us."""
+    process = os.getppid()
+    for _ in range(PARENTS_MAX):
+        try:
+            words = Path(f"/proc/{process}/stat").read_text().rpartition(")")
+        except OSError:
+            break
+        if words[0].endswith("(java"):
+            return process
+        process = int(words[2].split()[1])
+    return os.getppid()
+
+
+def forked(body: Callable[[int], None]) -> Start:
+    """At once, with all that was imported; for what knows that it may be forked."""
+
+    def start(ready: int) -> None:
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+            return
+        try:
+            os.setsid()
+            if os.fork():  # a grandchild, so that nobody has to wait for its end
+                os._exit(0)
+            _alone(ready)
+            body(ready)
+            _end(0)
+        except BaseException:
+            traceback.print_exc()
+        _end(1)
+
+    return start
+
+
+def spawned(module: str, *words: str) -> Start:
+    """A new Python, for other people's code: `python -m module words... ready`."""
+
+    def start(ready: int) -> None:
+        command = [sys.executable, "-m", module, *words, str(ready)]
+        files = [
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, ready, ready),  # it stays open
+        ]
+        os.posix_spawn(sys.executable, command, os.environ, file_actions=files, setsid=True)
+
+    return start
+
+
+def serve(name: str, answer: Answer, *, keeper: int, ready: int) -> None:
+    """In the host, until its end."""
+    alive = os.pidfd_open(keeper)
+    with socket.socket(socket.AF_UNIX) as listening, open(ready, "wb", buffering=0) as told:
+        try:
+            listening.bind(_address(name))
+        except OSError:
+            told.write(b"=")  # somebody else was first
+            return
+        listening.listen(WAITING_MAX)
+        told.write(b"+")
+        told.close()
+        while _awaited(alive, listening.fileno()) == {listening.fileno()}:
+            line, _ = listening.accept()
+            with Line(line) as caller:
+                if peer_user(line) == os.getuid():
+                    _converse(caller, answer, listening, alive)
+            if listening.fileno() < 0:
+                break
+    os.close(alive)
+
+
+def _converse(line: Line, answer: Answer, listening: socket.socket, alive: int) -> None:
+    """One caller. Another that calls while it is silent has its place: only one has the task now,
+    and that is the newer."""
+    with contextlib.suppress(HungUp):
+        while line.fileno() in _awaited(line.fileno(), listening.fileno(), alive):
+            said = answer(line.receive(), line)
+            if isinstance(said, Last):
+                listening.close()  # who calls next must not find us, but may start another
+                line.send(said.answer)
+                return
+            line.send(said)
+
+
+def _address(name: str) -> str:
+    return f"\0ottla-{os.getuid()}-{name}"
+
+
+def _awaited(*descriptors: int, within_s: float | None = None) -> set[int]:
+    """Those on which something happens first; none in so long."""
+    poll = select.poll()
+    for each in descriptors:
+        poll.register(each, select.POLLIN)
+    return {each for each, _ in poll.poll((IDLE_S_MAX if within_s is None else within_s) * 1000)}
+
+
+def _start(name: str, start: Start) -> None:
+    """Until it listens, or has found that another does."""
+    reading, writing = os.pipe()
+    with open(reading, "rb", buffering=0) as told:
+        try:
+            start(writing)
+        finally:
+            os.close(writing)
+        if not _awaited(reading, within_s=START_S_MAX) or not told.read(1):
+            raise HungUp(f"Connection refused: no process for {name} could be started")
+
+
+def _alone(ready: int) -> None:
+    """Spark must see its sockets closed when its worker closes them: none stays open here."""
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nowhere, 0)
+    for each in map(int, os.listdir("/proc/self/fd")):
+        if each > 2 and each != ready:
+            with contextlib.suppress(OSError):
+                os.close(each)
+    # What somebody had put in their place may write to files that are closed now.
+    sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _end(code: int) -> NoReturn:
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)

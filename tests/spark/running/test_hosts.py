@@ -1,0 +1,177 @@
+"""Processes that stay, without Spark: who finds them, who may call, and when they end."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ottla.spark.running import hosts
+from ottla.spark.running.hosts import HungUp, Last, Line, Start, called, forked, reached, spawned
+
+END_S_MAX = 240.0
+
+
+@pytest.fixture
+def name() -> Iterator[str]:
+    made = f"test-{os.urandom(6).hex()}"
+    yield made
+    line = called(made)
+    if line is not None:
+        with line:
+            line.ask("end")
+
+
+def counting(name: str, *, keeper: int | None = None) -> Start:
+    """Answers with its process and how often it was asked; some words are special."""
+    asked = 0
+
+    def answer(message: Any, line: Line) -> Any:
+        nonlocal asked
+        asked += 1
+        if message == "end":
+            return Last("the end")
+        if message == "more":
+            line.send("and")
+        if message == "who":
+            return os.getsid(0), os.listdir("/proc/self/fd")
+        return (os.getpid(), asked, message)
+
+    owner = os.getpid() if keeper is None else keeper
+    return forked(lambda ready: hosts.serve(name, answer, keeper=owner, ready=ready))
+
+
+def ends(process: int) -> Callable[[], None]:
+    """To be called before what makes it end; the process may have no parent that waits for it."""
+    handle = os.pidfd_open(process)
+
+    def wait() -> None:
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        assert poll.poll(END_S_MAX * 1000), "it has not ended"
+        os.close(handle)
+
+    return wait
+
+
+def test_the_next_caller_finds_the_process_of_the_first(name: str) -> None:
+    with reached(name, counting(name)) as line:
+        process, asked, said = line.ask("x" * 1_000_000)
+        assert (asked, len(said)) == (1, 1_000_000)
+        assert process == line.peer != os.getpid()
+    with reached(name, counting(name)) as line:
+        assert line.ask(None) == (process, 2, None)
+        assert line.ask("more") == "and"
+        assert line.receive() == (process, 3, "more")
+
+
+def test_it_belongs_to_nobodys_session_and_keeps_nobodys_files_open(name: str) -> None:
+    with open(os.devnull), reached(name, counting(name)) as line:
+        session, files = line.ask("who")
+        assert session != os.getsid(0)
+        assert len(files) < 9  # 0 to 2, the socket, the call, the keeper, the listing itself
+
+
+def test_who_is_silent_is_replaced_by_the_next(name: str) -> None:
+    with reached(name, counting(name)) as silent, reached(name, counting(name)) as other:
+        assert other.ask("me")[1:] == (1, "me")
+        with pytest.raises(HungUp, match="Connection reset"):
+            silent.ask("me too")
+
+
+def test_a_second_one_of_the_same_name_ends(name: str) -> None:
+    with reached(name, counting(name)) as line:
+        reading, writing = os.pipe()
+        counting(name)(writing)
+        os.close(writing)
+        with open(reading, "rb") as told:
+            assert told.read() == b"="
+        assert line.ask(1)[1:] == (1, 1)
+
+
+def test_behind_the_last_answer_nobody_is_found(name: str) -> None:
+    with reached(name, counting(name)) as line:
+        wait = ends(line.peer)
+        assert line.ask("end") == "the end"
+        assert called(name) is None
+        wait()
+    with reached(name, counting(name)) as line:
+        assert line.ask(1)[1:] == (1, 1)
+
+
+def test_one_that_was_killed_is_told_of_and_replaced(name: str) -> None:
+    with reached(name, counting(name)) as line:
+        process = line.peer
+        os.kill(process, signal.SIGKILL)
+        with pytest.raises(HungUp):
+            line.ask(1)
+    with reached(name, counting(name)) as line:
+        assert line.ask(2) == (line.peer, 1, 2)
+        assert line.peer != process
+
+
+def test_it_ends_with_its_keeper_also_while_somebody_has_called(name: str) -> None:
+    keeper = subprocess.Popen(["sleep", "600"])
+    try:
+        with reached(name, counting(name, keeper=keeper.pid)) as line:
+            assert line.ask(1)[1:] == (1, 1)
+            wait = ends(line.peer)
+            keeper.kill()
+            wait()
+            assert called(name) is None
+    finally:
+        keeper.kill()
+        keeper.wait()
+
+
+def test_it_ends_when_nobody_calls_for_long(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts, "IDLE_S_MAX", 0.2)
+    with reached(name, counting(name)) as line:
+        ends(line.peer)()
+    assert called(name) is None
+
+
+def test_other_users_are_not_called(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with reached(name, counting(name)):
+        monkeypatch.setattr(hosts, "peer_user", lambda line: os.getuid() + 1)
+        with pytest.raises(PermissionError, match="another user"):
+            called(name)
+        monkeypatch.undo()
+
+
+def test_other_users_are_not_heard(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts, "peer_user", lambda line: os.getuid() + 1)
+    start = counting(name)
+    reading, writing = os.pipe()
+    start(writing)
+    os.close(writing)
+    with open(reading, "rb") as told:
+        assert told.read() == b"+"
+    monkeypatch.undo()
+    line = called(name)
+    assert line is not None
+    with line:
+        wait = ends(line.peer)
+        with pytest.raises(HungUp):
+            line.ask(1)
+        os.kill(line.peer, signal.SIGKILL)
+        wait()
+
+
+def test_one_that_can_not_start_is_not_waited_for(
+    name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def broken(ready: int) -> None:
+        raise ValueError("no host today")
+
+    with pytest.raises(HungUp, match="could be started"):
+        reached(name, forked(broken))
+    assert "no host today" in capfd.readouterr().err
+    with pytest.raises(HungUp, match="could be started"):
+        reached(name, spawned("no_such_module"))
+    assert "no_such_module" in capfd.readouterr().err
