@@ -24,7 +24,7 @@ from benchmarks.brokers import NAMES, Broker, StartError, default_commands, star
 from benchmarks.conditions import busy_share, conditions
 from benchmarks.figures import Meter
 from benchmarks.rounds import Rounds
-from benchmarks.rows import ROW_KEYS, own_rows, shared_rows
+from benchmarks.rows import CONDITIONS, ROW_KEYS, own_rows, shared_rows
 from benchmarks.settings import FULL, QUICK, Settings
 from benchmarks.warm_up import warm_broker, warm_machine
 
@@ -58,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(bench: Bench, console: Console, names: list[str], given: argparse.Namespace) -> int:
     rounds = Rounds(bench, console)
     facts = conditions(bench.settings, mode="quick" if given.quick else "full")
+    facts |= {key: told(bench.settings) for key, told in CONDITIONS.items() if key in given.rows}
     facts["noise"] = noise(rounds)
     if bench.settings.machine_warm_up_gib:
         rounds.progress(f"warming the machine: {bench.settings.machine_warm_up_gib} GiB")

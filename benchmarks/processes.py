@@ -141,10 +141,10 @@ def process_tree(pid: int) -> list[int]:
 
 def cpu_seconds(pid: int) -> float:
     """User and system time of the whole tree."""
-    return sum(_cpu_seconds_of_one(member) for member in process_tree(pid))
+    return sum(cpu_seconds_of_one(member) for member in process_tree(pid))
 
 
-def _cpu_seconds_of_one(pid: int) -> float:
+def cpu_seconds_of_one(pid: int) -> float:
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

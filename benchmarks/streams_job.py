@@ -1,4 +1,7 @@
-"""The jobs of the row `streams`: OTTLA_BENCH_JOB says which. `ottla streams run streams_job.py`."""
+"""The jobs of the row `streams`: OTTLA_BENCH_JOB says which. `ottla streams run streams_job.py`.
+
+java/StreamsJob.java is the same for Kafka Streams.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,14 @@ import os
 
 from ottla.spark.streams import Json, Long, String, TimeWindowed, Topology, tumbling
 
+WHICH = "OTTLA_BENCH_JOB"
 WINDOW_MS = 60_000
 
 
 def topology() -> Topology:
     made = Topology(key=String(), value=Json())
     orders = made.stream("orders")
-    match os.environ["OTTLA_BENCH_JOB"]:
+    match os.environ[WHICH]:
         case "stateless":
             kept = orders.filter(lambda order: order["v"] >= 0)
             kept.map_values(lambda order: {**order, "v": order["v"] + 1}).to("results")

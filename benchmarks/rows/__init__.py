@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from benchmarks.bench import OwnRow, SharedRow
+from benchmarks.rows import connect, streams
 from benchmarks.rows.cluster import CatchUp, FailoverTime, ManyPartitions, Replicated
 from benchmarks.rows.compaction import Compaction
 from benchmarks.rows.connect import ConnectCopies
@@ -17,7 +20,7 @@ from benchmarks.rows.start import Start
 from benchmarks.rows.streams import StreamsJobs
 from benchmarks.rows.throughput import Consume, Produce, ProduceAndConsume
 from benchmarks.rows.transactions import TransactionalProduce
-from benchmarks.settings import LARGE_BYTES, SMALL_BYTES
+from benchmarks.settings import LARGE_BYTES, SMALL_BYTES, Settings
 
 
 def shared_rows() -> dict[str, list[SharedRow]]:
@@ -59,4 +62,9 @@ def own_rows() -> dict[str, list[OwnRow]]:
     }
 
 
+CONDITIONS: dict[str, Callable[[Settings], str]] = {
+    "connect": connect.conditions,
+    "streams": streams.conditions,
+}
+"""What a reader must know of one row besides."""
 ROW_KEYS = (*shared_rows(), *own_rows())

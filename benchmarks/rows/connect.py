@@ -1,167 +1,217 @@
-"""Connect: a table of PostgreSQL into a topic, and a topic into Parquet files, exactly once.
+"""Connect: a file and a table of PostgreSQL into topics, topics into a file and into Parquet.
 
-One warm worker on `local[2]`, one task each; values are JSON with their schema. The time is from
-the start of the connector to the last record, the start of its query included. The CPU time is the
-worker's: its Python, its JVM, Spark's workers; not the task's own process, nor broker or database.
+There is one broker, Ottla. The columns are our worker on `local[2]` and Kafka's, each distributed
+and alone in its group, told by REST; one task a connector, sources exactly once, values JSON with
+their schema. The time is from the request that makes the connector to its last record, its start
+included. The CPU time is that of all processes of the worker, its tasks' own among them; not of
+broker or database.
 """
 
 from __future__ import annotations
 
-import itertools
-import json
-import subprocess
-import tempfile
-import time
+import functools
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from benchmarks import apache_kafka, connect_worker, debezium
 from benchmarks.bench import Bench
-from benchmarks.brokers import OTTLA, Broker, start_broker
+from benchmarks.brokers import HOST, OTTLA, start_broker
+from benchmarks.committed import Committed
+from benchmarks.connect_worker import Worker
 from benchmarks.figures import Figure, rate
-from benchmarks.processes import ToolError, cpu_seconds, started_tool
-from benchmarks.rows.spark import python_of
+from benchmarks.marks import Mark
+from benchmarks.rows.spark import python_of, with_archive
 from benchmarks.settings import SMALL_BYTES, Settings
-from ottla.client import Admin, Consumer
+from ottla.client import Admin
 
 if TYPE_CHECKING:
     from ottla.testing.postgres import PostgresServer
 
-PART = 20
+PART = 12
 """Of the records that a throughput row has."""
-WARM_UP_RUNS = 1
-RESULT_S_MAX = 900.0
-LOOK_S = 0.05
+WARM_UP_PART = 4
+"""Of those that are measured: they go the same ways before, through the same worker."""
+FILES = 10
+"""Of Parquet, which one copy writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """What one pass over all connectors copies."""
+
+    name: str
+    count: int
+
+
+def conditions(settings: Settings) -> str:
+    count = settings.count(SMALL_BYTES) // PART
+    return (
+        f"`ottla connect worker` on local[2] beside Kafka's worker {apache_kafka.KAFKA_VERSION}, "
+        "heap 2 GiB each, one at a time, both on an Ottla of their own; sources exactly once, JSON "
+        f"with schemas; {count:,} records after {count // WARM_UP_PART:,} that are not measured; "
+        f"from PostgreSQL: our JDBC source beside the snapshot of Debezium {debezium.VERSION}; "
+        "no round is discarded; CPU is the worker's with its tasks, without broker and database"
+    )
 
 
 class ConnectCopies:
     title = "Connect"
 
-    def __init__(self) -> None:
-        self._place: Place | None = None
-
     def rounds(self, settings: Settings) -> tuple[int, int]:
-        return settings.discarded_rounds, settings.rounds
+        """None is discarded: each begins with a new worker, and warms it."""
+        return 0, settings.rounds
 
     def measure(self, bench: Bench, name: str) -> list[Figure]:
-        if name != OTTLA:
-            return []
-        if self._place is None:
-            self._place = Place(bench, bench.settings.count(SMALL_BYTES) // PART)
-            bench.after_row.callback(self._leave)
-            for _ in range(WARM_UP_RUNS):
-                self._place.measured()
-        return self._place.measured()
-
-    def _leave(self) -> None:
-        self._place = None
+        if name == OTTLA:
+            with_archive(bench)
+        count = bench.settings.count(SMALL_BYTES) // PART
+        with ExitStack() as stack:
+            place = Place(bench, name, stack)
+            place.copied(Amount("few", count // WARM_UP_PART))
+            return place.copied(Amount("many", count))
 
 
 class Place:
-    """A broker, a database with a table, and a worker."""
+    """A broker, a database and a worker; nothing of them is left when the stack is closed."""
 
-    def __init__(self, bench: Bench, count: int) -> None:
+    def __init__(self, bench: Bench, name: str, stack: ExitStack) -> None:
         from ottla.testing.postgres import PostgresServer
 
-        self._count = count
-        self._numbers = itertools.count()
-        self._folder = Path(tempfile.mkdtemp(prefix="connect-", dir=bench.directory))
-        self._broker: Broker = start_broker(OTTLA, self._folder / "broker", bench.commands)
-        bench.after_row.callback(self._broker.remove)
-        self._database = bench.after_row.enter_context(PostgresServer())
-        fill(self._database, count)
-        command = [python_of(bench), "-m", "benchmarks.connect_load"]
-        command += ["--port", str(self._broker.port)]
-        self._worker = bench.after_row.enter_context(started_tool(command, stdin=subprocess.PIPE))
-        self._answer()
+        self._name = name
+        self._folder = bench.directory / f"connect-{Mark().value}"
+        self._folder.mkdir()
+        self._stack = stack
+        self._broker = start_broker(OTTLA, self._folder / "broker", bench.commands)
+        stack.callback(self._broker.remove)
+        self._database = stack.enter_context(PostgresServer())
+        command, more = worker_of(bench, name)
+        self._worker = Worker(command, self._folder, self._broker.bootstrap, stack, **more)
 
-    @property
-    def _servers(self) -> str:
-        return f"127.0.0.1:{self._broker.port}"
+    def copied(self, amount: Amount) -> list[Figure]:
+        """One after the other, each alone."""
+        source = self._folder / f"{amount.name}.txt"
+        write_lines(source, amount.count)
+        fill(self._database, amount.name, amount.count)
+        figures = [self._file_to_topic(amount, source), self._topic_to_file(amount, source)]
+        figures.append(self._database_to_topic(amount))
+        if self._name == OTTLA:
+            figures.append(self._topic_to_parquet(amount))
+        return figures
 
-    def measured(self) -> list[Figure]:
-        number = next(self._numbers)
-        topic = f"t{number}-numbers"
-        with Admin(self._servers) as admin:
-            admin.topics.create(topic, partitions=1)
-        source = {
-            "connector.class": "JdbcSource",
-            "connection.url": self._database.url,
-            "mode": "incrementing",
-            "incrementing.column.name": "id",
-            "table.whitelist": "numbers",
-            "topic.prefix": f"t{number}-",
-            "batch.max.rows": "1000",
-            "poll.interval.ms": "100",
-        }
-        files = self._folder / f"files-{number}"
-        sink = {
+    def _file_to_topic(self, amount: Amount, source: Path) -> Figure:
+        config = {"connector.class": "FileStreamSource", "file": str(source)}
+        topic = f"{amount.name}-lines"
+        config["topic"] = topic
+        return self._copy("file to topic", amount, config, self._coming(topic))
+
+    def _topic_to_file(self, amount: Amount, source: Path) -> Figure:
+        target = self._folder / f"{amount.name}-copy.txt"
+        config = {"connector.class": "FileStreamSink", "file": str(target)}
+        config["topics"] = f"{amount.name}-lines"
+        line_bytes = source.stat().st_size // amount.count
+        return self._copy("topic to file", amount, config, lambda: lines_in(target, line_bytes))
+
+    def _database_to_topic(self, amount: Amount) -> Figure:
+        made = jdbc_source if self._name == OTTLA else debezium_source
+        topic, config = made(self._database, amount.name)
+        return self._copy("PostgreSQL to topic", amount, config, self._coming(topic))
+
+    def _topic_to_parquet(self, amount: Amount) -> Figure:
+        files = self._folder / f"{amount.name}-files"
+        config = {
             "connector.class": "StorageSink",
-            "topics": topic,
+            "topics": jdbc_source(self._database, amount.name)[0],
             "store.url": str(files),
             "format.class": "parquet",
-            "flush.size": str(self._count // 10),
+            "flush.size": str(amount.count // FILES),
         }
-        first = self._timed("PostgreSQL to topic", f"source-{number}", source, self._read(topic))
-        second = self._timed("topic to Parquet", f"sink-{number}", sink, lambda: rows_in(files))
-        return [first, second]
+        return self._copy("topic to Parquet", amount, config, lambda: rows_in(files))
 
-    def _timed(self, what: str, name: str, config: dict[str, str], done: Any) -> Figure:
-        cpu_s, start = cpu_seconds(self._worker.pid), time.perf_counter()
-        self._do(name=name, config=config)
-        while (count := done()) < self._count:
-            if time.perf_counter() - start > RESULT_S_MAX:
-                raise ToolError(f"{what}: {count} of {self._count} records after {RESULT_S_MAX} s")
-            time.sleep(LOOK_S)
-        seconds = time.perf_counter() - start
-        cpu_us = (cpu_seconds(self._worker.pid) - cpu_s) * 1e6 / self._count
-        self._do(stop=name)
-        return rate(f"Connect, {what}", "records/s", self._count / seconds, cpu_us=cpu_us)
+    def _copy(
+        self, what: str, amount: Amount, config: dict[str, str], done: Callable[[], int]
+    ) -> Figure:
+        name = f"{amount.name}-{what.replace(' ', '-')}"
+        cpu_s = self._worker.cpu_s
+        seconds = self._worker.copy(name, config, amount.count, done)
+        cpu_us = (self._worker.cpu_s - cpu_s) * 1e6 / amount.count
+        self._worker.delete(name)
+        return rate(f"Connect, {what}", "records/s", amount.count / seconds, cpu_us=cpu_us)
 
-    def _read(self, topic: str) -> Any:
-        """How many committed records the topic has, as a reader finds them."""
-        settings = {"isolation.level": "read_committed"}
-        consumer: Consumer[bytes, bytes] = Consumer(
-            self._servers,
-            topic,
-            auto_offset_reset="earliest",
-            settings=settings,
-        )
-        found = 0
-
-        def count() -> int:
-            nonlocal found
-            found += len(consumer.take(10_000, 0.1))
-            if found >= self._count:
-                consumer.close()
-            return found
-
-        return count
-
-    def _do(self, **wish: Any) -> None:
-        assert self._worker.stdin is not None
-        self._worker.stdin.write(json.dumps(wish) + "\n")
-        self._worker.stdin.flush()
-        self._answer()
-
-    def _answer(self) -> None:
-        assert self._worker.stdout is not None
-        lines = []
-        for line in self._worker.stdout:
-            if line.startswith("{"):
-                return
-            lines.append(line)
-        raise ToolError("the worker ended:\n" + "".join(lines)[-2000:])
+    def _coming(self, topic: str) -> Callable[[], int]:
+        """How many committed records a new topic has, as a reader finds them."""
+        with Admin(self._broker.bootstrap) as admin:
+            admin.topics.create(topic, partitions=1)
+        reader = Committed(self._broker.bootstrap, topic)
+        self._stack.callback(reader.close)
+        return reader.counting()
 
 
-def fill(database: PostgresServer, count: int) -> None:
+def worker_of(bench: Bench, name: str) -> tuple[Callable[[Path], list[str]], dict[str, str]]:
+    """How it is started on a file of properties, and what it has there of its own."""
+    if name != OTTLA:
+        return connect_worker.kafka_command, {"plugin.path": str(debezium.ensure())}
+    spark = {"ottla.connect.spark.master": "local[2]", "ottla.connect.spark.heap": "2g"}
+    return functools.partial(connect_worker.ottla_command, python_of(bench)), spark
+
+
+def jdbc_source(database: PostgresServer, table: str) -> tuple[str, dict[str, str]]:
+    """Its topic, and the config of our connector."""
+    return f"jdbc-{table}", {
+        "connector.class": "JdbcSource",
+        "connection.url": database.url,
+        "mode": "incrementing",
+        "incrementing.column.name": "id",
+        "table.whitelist": table,
+        "topic.prefix": "jdbc-",
+        "batch.max.rows": "2000",
+        "poll.interval.ms": "100",
+    }
+
+
+def debezium_source(database: PostgresServer, table: str) -> tuple[str, dict[str, str]]:
+    """The rows that there are, as they are; then it ends."""
+    return f"debezium-{table}.public.{table}", {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "database.hostname": HOST,
+        "database.port": str(database.port),
+        "database.user": "postgres",
+        "database.password": "",
+        "database.dbname": "postgres",
+        "plugin.name": "pgoutput",
+        "topic.prefix": f"debezium-{table}",
+        "table.include.list": f"public.{table}",
+        "snapshot.mode": "initial_only",
+        "transforms": "row",
+        "transforms.row.type": "io.debezium.transforms.ExtractNewRecordState",
+    }
+
+
+def fill(database: PostgresServer, table: str, count: int) -> None:
+    """The index has no UNIQUE: Debezium would make keys of it, and ours has none."""
     import psycopg
 
     with psycopg.connect(database.conninfo, autocommit=True) as line:
-        line.execute("CREATE TABLE numbers (id bigint PRIMARY KEY, name text, amount float8)")
+        line.execute(f"CREATE TABLE {table} (id bigint NOT NULL, name text, amount float8)")
         line.execute(
-            "INSERT INTO numbers SELECT n, 'name of ' || n, n / 7.0 FROM generate_series(1, %s) n",
+            f"INSERT INTO {table} SELECT n, 'name of ' || n, n / 7.0 FROM generate_series(1, %s) n",
             (count,),
         )
+        line.execute(f"CREATE INDEX ON {table} (id)")
+        line.execute(f"ANALYZE {table}")
+
+
+def write_lines(path: Path, count: int) -> None:
+    """Lines of 100 B, with their end."""
+    filler = "x" * (SMALL_BYTES - 12)
+    with path.open("w") as file:
+        file.writelines(f"{number:010d} {filler}\n" for number in range(count))
+
+
+def lines_in(path: Path, line_bytes: int) -> int:
+    return path.stat().st_size // line_bytes if path.exists() else 0
 
 
 def rows_in(folder: Path) -> int:

@@ -1,177 +1,133 @@
 """Streams: a stateless job, a windowed count and a table join, each in `ottla streams run`.
 
-Start: from the command to the first result. Speed: a topic is filled, and the time is taken until
-every result is there. Latency: one order at a time, until its result is read.
+There is one broker, Ottla, new for each job. The columns are Ottla's streams on Spark and Kafka
+Streams, both exactly once. Start: from the command to the result of an order that lay there. Speed:
+the topic is filled, and the time is taken until every result is there. Latency: one order at a
+time, until its result is read.
 """
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import os
 import statistics
 import time
-import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks import streams_job
+from benchmarks import apache_kafka, kafka_streams, streams_job
 from benchmarks.bench import Bench
-from benchmarks.brokers import OTTLA, Broker, start_broker
+from benchmarks.brokers import OTTLA, start_broker
 from benchmarks.figures import Figure, cost, rate
-from benchmarks.processes import Spawned, ToolError, spawn
-from benchmarks.rows.spark import python_of
+from benchmarks.marks import Mark
+from benchmarks.orders import Orders
+from benchmarks.processes import ToolError, spawn
+from benchmarks.rows.spark import python_of, with_archive
 from benchmarks.settings import Settings
-from ottla.client import Admin, Consumer, Producer, Record
 
 JOBS = ("stateless", "windowed count", "table join")
-PARTITIONS = 2
-KEYS = 1000
 ORDERS_PART = 8
 """Of the records that a throughput row has."""
-WARM_UP = 20_000
+WARM_UP_PART = 4
+"""Of those that are measured: both JVMs have compiled their hot code then."""
 LATENCIES = 20
-RESULT_S_MAX = 600.0
-MARK = "OTTLA_BENCH_MARK"
+REST_S = 0.1
 
 
-class Job:
-    """One job on a broker of its own, and all that it gives."""
-
-    def __init__(self, bench: Bench, name: str, folder: Path) -> None:
-        folder.mkdir(parents=True)
-        self.name = name
-        self.broker: Broker = start_broker(OTTLA, folder / "broker", bench.commands)
-        bench.after_row.callback(self.broker.remove)
-        with Admin(self.servers) as admin:
-            for topic in ("orders", "customers", "results"):
-                admin.topics.create(topic, PARTITIONS)
-        settings = {"isolation.level": "read_committed"}
-        self._results: Consumer[bytes, bytes] = Consumer(
-            self.servers, "results", auto_offset_reset="earliest", settings=settings
-        )
-        bench.after_row.callback(self._results.close)
-        self._numbers = itertools.count()
-        self._totals: dict[bytes | None, int] = {}
-        with Producer(self.servers) as producer:
-            for n in range(KEYS):
-                producer.send("customers", b'{"name":"c%d"}' % n, key=b"key-%d" % n)
-        command = [python_of(bench), "-m", "ottla.cli", "streams", "run", streams_job.__file__]
-        command += ["-b", self.servers, "--state-dir", str(folder / "state")]
-        command += ["--master", "local[2]", "--application-id", "bench"]
-        self._mark = uuid.uuid4().hex
-        environment = {"OTTLA_BENCH_JOB": name, MARK: self._mark}
-        self.process: Spawned = spawn(command, log=folder / "log", env=environment)
-        bench.after_row.callback(self.process.stop)
-
-    @property
-    def servers(self) -> str:
-        return f"127.0.0.1:{self.broker.port}"
-
-    @property
-    def cpu_s(self) -> float:
-        """Of all processes that have its environment: those where tasks are at home are nobody's
-        children any more."""
-        words = f"{MARK}={self._mark}".encode()
-        return sum(own_cpu_seconds(pid) for pid in processes_with(words))
-
-    def send(self, count: int) -> None:
-        with Producer(self.servers) as producer:
-            for n in itertools.islice(self._numbers, count):
-                producer.send(
-                    "orders", b'{"v":%d,"item":"something"}' % n, key=b"key-%d" % (n % KEYS)
-                )
-
-    def wait(self, count: int) -> None:
-        """For the results of the last `count` orders: all of them, or counts that add up."""
-        found = 0
-        for record in self._read():
-            if self.name != "windowed count":
-                found += 1
-            else:
-                total = int.from_bytes(record.value or b"", "big")
-                found += total - self._totals.get(record.key, 0)
-                self._totals[record.key] = total
-            if found >= count:
-                return
-
-    def _read(self) -> Iterator[Record[bytes, bytes]]:
-        deadline = time.monotonic() + RESULT_S_MAX
-        while time.monotonic() < deadline and self.process.alive():
-            record = self._results.poll(0.05)
-            if record is not None:
-                yield record
-        raise ToolError(f"not all results are there:\n{self.process.log_tail()}")
+def conditions(settings: Settings) -> str:
+    count = settings.small_count // ORDERS_PART
+    return (
+        f"`ottla streams run` on local[{kafka_streams.THREADS}] beside Kafka Streams "
+        f"{apache_kafka.KAFKA_VERSION} with {kafka_streams.THREADS} threads, heap "
+        f"{kafka_streams.HEAP} each, one at a time, both on an Ottla of their own; "
+        f"exactly_once_v2, commit.interval.ms 100; {count:,} records after "
+        f"{count // WARM_UP_PART:,} that are not measured; no round is discarded; "
+        "CPU is the job's, without the broker"
+    )
 
 
 class StreamsJobs:
-    """Each job has a broker and a process of its own, for all rounds."""
+    """Each job has a broker and a process of its own in each round, one at a time."""
 
     title = "Streams"
 
-    def __init__(self) -> None:
-        self._jobs: dict[str, Job] = {}
-        self._starts: dict[str, float] = {}
-
     def rounds(self, settings: Settings) -> tuple[int, int]:
-        return settings.discarded_rounds, settings.rounds
+        """None is discarded: each begins with new processes, and warms them."""
+        return 0, settings.rounds
 
     def measure(self, bench: Bench, name: str) -> list[Figure]:
-        if name != OTTLA:
-            return []
+        if name == OTTLA:
+            with_archive(bench)
+        else:
+            kafka_streams.compiled(classes_of(bench))
         figures: list[Figure] = []
         for each in JOBS:
-            with self._running(bench, each) as job:
-                figures += measured(job, bench.settings.small_count // ORDERS_PART)
-                figures.append(cost(f"streams, {each}, start", "s", self._starts[each]))
+            with ExitStack() as stack:
+                figures += Job(bench, name, each, stack).measured()
         return figures
 
-    @contextmanager
-    def _running(self, bench: Bench, name: str) -> Iterator[Job]:
-        """One at a time: two idle Sparks would be felt."""
-        began = time.perf_counter()
-        job = Job(bench, name, bench.directory / f"streams-{name.replace(' ', '-')}-{id(began)}")
-        job.send(1)
-        job.wait(1)
-        self._starts[name] = time.perf_counter() - began
-        job.send(WARM_UP)
-        job.wait(WARM_UP)
+
+class Job:
+    """One job on a broker of its own, from its start on."""
+
+    def __init__(self, bench: Bench, name: str, job: str, stack: ExitStack) -> None:
+        self._count = bench.settings.small_count // ORDERS_PART
+        self._title = f"streams, {job}"
+        self._mark = Mark()
+        folder = bench.directory / f"streams-{self._mark.value}"
+        folder.mkdir()
+        broker = start_broker(OTTLA, folder / "broker", bench.commands)
+        stack.callback(broker.remove)
+        self._orders = Orders(broker.bootstrap, counts=job == "windowed count")
+        stack.callback(self._orders.close)
+        self._orders.send(1)
+        command = command_of(bench, name, job, broker.bootstrap, folder / "state")
+        environment = {streams_job.WHICH: job, **self._mark.environment}
+        start = time.perf_counter()
+        self._process = spawn(command, log=folder / "log", env=environment)
+        stack.callback(self._mark.end)
+        stack.callback(self._process.stop)
+        self._wait(1)
+        self._start_s = time.perf_counter() - start
+
+    def measured(self) -> list[Figure]:
+        warm_up = self._count // WARM_UP_PART
+        self._orders.send(warm_up)
+        self._wait(warm_up)
+        cpu_s = self._mark.cpu_s
+        seconds = timed(lambda: self._through(self._count))
+        cpu_us = (self._mark.cpu_s - cpu_s) * 1e6 / self._count
+        latencies = []
+        for _ in range(LATENCIES):
+            latencies.append(timed(lambda: self._through(1)))
+            time.sleep(REST_S)
+        title = self._title
+        return [
+            rate(f"{title}", "records/s", self._count / seconds, cpu_us=cpu_us),
+            cost(f"{title}, latency, median", "ms", statistics.median(latencies) * 1000),
+            cost(f"{title}, start", "s", self._start_s),
+        ]
+
+    def _through(self, count: int) -> None:
+        self._orders.send(count)
+        self._wait(count)
+
+    def _wait(self, count: int) -> None:
         try:
-            yield job
-        finally:
-            job.process.stop()
+            self._orders.wait(count, self._process.alive)
+        except ToolError as error:
+            raise ToolError(f"{self._title}: {error}\n{self._process.log_tail()}") from None
 
 
-def measured(job: Job, count: int) -> list[Figure]:
-    cpu_s = job.cpu_s
-    seconds = timed(lambda: (job.send(count), job.wait(count)))
-    spent_s = job.cpu_s - cpu_s
-    latencies = []
-    for _ in range(LATENCIES):
-        latencies.append(timed(lambda: (job.send(1), job.wait(1))))
-        time.sleep(0.1)
-    title = f"streams, {job.name}"
-    return [
-        rate(f"{title}, {count:,} records", "records/s", count / seconds),
-        cost(f"{title}, CPU of the job", "us/record", spent_s * 1e6 / count),
-        cost(f"{title}, latency, median", "ms", statistics.median(latencies) * 1000),
-    ]
+def command_of(bench: Bench, name: str, job: str, bootstrap: str, state: Path) -> list[str]:
+    if name != OTTLA:
+        return kafka_streams.command(classes_of(bench), job, bootstrap, state)
+    words = [python_of(bench), "-m", "ottla.cli", "streams", "run", streams_job.__file__]
+    words += ["-b", bootstrap, "--state-dir", str(state)]
+    return [*words, "--master", f"local[{kafka_streams.THREADS}]", "--application-id", "bench"]
 
 
-def processes_with(words: bytes) -> Iterator[int]:
-    for each in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if words in (each / "environ").read_bytes().split(b"\0"):
-                yield int(each.name)
-
-
-def own_cpu_seconds(pid: int) -> float:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def classes_of(bench: Bench) -> Path:
+    return bench.directory / "streams-classes"
 
 
 def timed(work: Callable[[], object]) -> float:

@@ -1,0 +1,62 @@
+"""A mark in the environment of a process, and so of all that it starts.
+
+Processes where tasks live are nobody's children: a tree would leave them out. The mark finds them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.processes import cpu_seconds_of_one
+
+NAME = "OTTLA_BENCH_MARK"
+END_GRACE_S = 10.0
+LOOK_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    value: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {NAME: self.value}
+
+    @property
+    def cpu_s(self) -> float:
+        """Of all that live and have it, with the children that they have outlived."""
+        return sum(cpu_seconds_of_one(pid) for pid in self.processes())
+
+    def processes(self) -> Iterator[int]:
+        words = f"{NAME}={self.value}".encode()
+        for each in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if words in (each / "environ").read_bytes().split(b"\0"):
+                    yield int(each.name)
+
+    def runs(self, word: str) -> bool:
+        """Is `word` in the command of one that has it?"""
+        return any(word.encode() in _command(pid) for pid in self.processes())
+
+    def end(self, *, grace_s: float = END_GRACE_S) -> None:
+        """Waits until all are gone, so that nothing of them runs beside the next measurement."""
+        deadline = time.monotonic() + grace_s
+        while any(self.processes()) and time.monotonic() < deadline:
+            time.sleep(LOOK_S)
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _command(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []

@@ -1,0 +1,48 @@
+"""Processes are found by a mark in their environment, also when their parent is gone."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from benchmarks.marks import Mark
+
+from benchmarks import processes
+
+PATIENCE_S = 60.0
+# A shell that works a little and leaves a process behind it, in a session of its own.
+LEAVING = "setsid sleep 600 & i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo done"
+
+
+def test_a_mark_finds_those_who_are_left_alone_and_ends_them(tmp_path: Path) -> None:
+    mark = Mark()
+    log = tmp_path / "log"
+    started = processes.spawn(["sh", "-c", LEAVING], log=log, env=mark.environment)
+    deadline = time.monotonic() + PATIENCE_S
+    while "done" not in log.read_text() or len(list(mark.processes())) != 1:
+        assert time.monotonic() < deadline, list(mark.processes())
+        time.sleep(0.01)
+        started.alive()  # or it would stay as a zombie, whose environment is gone
+    (left,) = mark.processes()
+    assert left != started.pid
+    assert mark.runs("600")
+    assert not mark.runs("while")
+    mark.end(grace_s=0.0)
+    while list(mark.processes()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    started.stop()
+
+
+def test_the_cpu_time_of_a_mark_grows(tmp_path: Path) -> None:
+    mark = Mark()
+    busy = processes.spawn(
+        ["sh", "-c", "while :; do :; done"], log=tmp_path / "log", env=mark.environment
+    )
+    deadline = time.monotonic() + PATIENCE_S
+    while mark.cpu_s < 0.05:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    busy.stop(grace_s=5.0)
+    assert mark.cpu_s == 0.0
+    assert Mark().cpu_s == 0.0

@@ -1,0 +1,55 @@
+"""The load of the row `streams` counts what a job gives, whoever runs the job."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from benchmarks.orders import KEYS, PARTITIONS, Orders
+
+from benchmarks import orders, processes
+from ottla.testing import LocalCluster
+
+
+def test_orders_have_keys_of_the_table_of_customers(kafka: LocalCluster) -> None:
+    load = Orders(kafka.bootstrap_servers, counts=False)
+    load.send(3)
+    load.close()
+    customers = kafka.consumer("customers").take(KEYS)
+    assert {each.key for each in customers} == {b"key-%d" % n for n in range(KEYS)}
+    sent = kafka.consumer("orders").take(3)
+    assert {each.key for each in sent} == {b"key-0", b"key-1", b"key-2"}
+    assert sorted(json.loads(each.value or b"")["v"] for each in sent) == [0, 1, 2]
+    places = {each.key: each.partition for each in customers}
+    assert all(places[each.key] == each.partition for each in sent)
+
+
+def test_results_are_waited_for_one_by_one(kafka: LocalCluster) -> None:
+    load = Orders(kafka.bootstrap_servers, counts=False)
+    with kafka.producer() as producer:
+        for number in range(5):
+            producer.send("results", b"x", partition=number % PARTITIONS)
+    load.wait(3)
+    load.wait(2)
+    with pytest.raises(processes.ToolError, match="0 of 1 results"):
+        load.wait(1, lambda: False)
+    load.close()
+
+
+def test_counts_of_windows_are_waited_for_by_what_they_add(kafka: LocalCluster) -> None:
+    load = Orders(kafka.bootstrap_servers, counts=True)
+    with kafka.producer() as producer:
+        for key, count in ((b"a", 3), (b"b", 1), (b"a", 7)):
+            producer.send("results", count.to_bytes(8, "big"), key=key, partition=0)
+    load.wait(8)
+    load.close()
+
+
+def test_results_that_do_not_come_are_an_error(
+    kafka: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(orders, "RESULT_S_MAX", 0.1)
+    load = Orders(kafka.bootstrap_servers, counts=False)
+    with pytest.raises(processes.ToolError, match="0 of 1 results"):
+        load.wait(1)
+    load.close()
