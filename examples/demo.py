@@ -254,7 +254,7 @@ def sales_agree(job: Application, shop: Shop, console: Console) -> bool:
     found: dict[str, int] = {}
     end = time.monotonic() + SETTLE_S
     while found != shop.ordered and time.monotonic() < end:
-        found = {product: each.value for product, each in job.store("sales").all()}
+        found = dict(job.store("sales").all())
         time.sleep(0.1)
     said(console, f"{sum(found.values())} orders counted by the stream job", found == shop.ordered)
     return found == shop.ordered

@@ -26,7 +26,6 @@ from ottla.spark.streams.stores import (
     AnyStore,
     KeyValueStore,
     SessionStore,
-    StoreKind,
     TimestampedKeyValueStore,
     WindowStore,
 )
@@ -159,7 +158,7 @@ class TopologyTestDriver:
         """Values; of a timestamped store, values without their times."""
         found = self.get_state_store(name)
         if isinstance(found, TimestampedKeyValueStore):
-            return PlainValues(found)
+            return KeyValueStore(found.spec.plain, found.cells, found.topic)
         assert isinstance(found, KeyValueStore), f"{name} is no key-value store"
         return found
 
@@ -243,21 +242,3 @@ class _Piece:
                 rows.extend(Prefixed(prefix).process((row,)))
         task = self.task
         return [task.process((each,)) + task.commit() for each in rows]
-
-
-class PlainValues(KeyValueStore[Any, Any]):
-    """A timestamped store as one without times."""
-
-    def __init__(self, store: TimestampedKeyValueStore[Any, Any]) -> None:
-        plain = store.spec.with_kind(StoreKind.KEY_VALUE)
-        super().__init__(plain, store.cells, store.topic)
-        timed = store.spec.cell_value
-
-        def read(topic: str, data: bytes | None) -> Any:
-            found = timed.deserialize(topic, data)
-            return None if found is None else found.value
-
-        self._read = read
-
-    def put(self, key: Any, value: Any) -> None:
-        raise NotImplementedError("this view only reads; use get_timestamped_key_value_store")

@@ -40,6 +40,12 @@ class StoreKind(Enum):
     SESSION = "session"
 
 
+PLAIN_KINDS: Final = {
+    StoreKind.TIMESTAMPED_KEY_VALUE: StoreKind.KEY_VALUE,
+    StoreKind.TIMESTAMPED_WINDOW: StoreKind.WINDOW,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class StoreSpec:
     """What a node declares.
@@ -64,8 +70,11 @@ class StoreSpec:
         timestamped = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW)
         return Timestamped(self.value) if self.kind in timestamped else self.value
 
-    def with_kind(self, kind: StoreKind) -> StoreSpec:
-        return replace(self, kind=kind)
+    @property
+    def plain(self) -> StoreSpec:
+        """The same cells, read without the times that lie in front of the values."""
+        kind = PLAIN_KINDS.get(self.kind)
+        return self if kind is None else replace(self, kind=kind, value=Untimed(self.value))
 
     def open(self, cells: Cells, *, topic: str = "") -> AnyStore:
         """`topic`: the changelog's name, which serdes are told."""
@@ -143,6 +152,19 @@ class Timestamped(Serde[ValueAndTimestamp[V]]):
             return None
         value = cast(V, self.inner.deserialize(topic, data[8:]))
         return ValueAndTimestamp(value, LONG.unpack_from(data)[0])
+
+
+class Untimed(Serde[V]):
+    """Reads what `Timestamped` writes, and leaves out the time."""
+
+    def __init__(self, inner: Serde[V]) -> None:
+        self.inner = inner
+
+    def serialize(self, topic: str, value: V | None) -> bytes | None:
+        raise NotImplementedError("this view only reads: a value needs its time")
+
+    def deserialize(self, topic: str, data: bytes | None) -> V | None:
+        return None if data is None else self.inner.deserialize(topic, data[LONG.size :])
 
 
 class KeyValueStore(Generic[K, V]):

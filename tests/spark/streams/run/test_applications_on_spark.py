@@ -58,7 +58,7 @@ def test_words_are_counted_once_across_a_restart_and_stores_can_be_asked(mill: M
     mill.received("lengths", lambda found: last(found) == {"1": 3, "2": 2, "3": 1, "4": 1})
     store = app.store("counts")
     store.refresh()
-    assert store.get("bb").value == 2
+    assert store.get("bb") == 2
     assert [key for key, _ in store.range("a", "bb")] == ["a", "bb"]
     assert app.close()
     assert app.state is ApplicationState.NOT_RUNNING
@@ -117,8 +117,9 @@ def test_windows_close_once_and_orders_meet_their_customers(mill: Mill) -> None:
     assert windows == {Windowed(who, first): n for who, n in (("ann", 2), ("bob", 1), ("cyd", 1))}
     store = again.store("windows")
     store.refresh()
-    assert 10_000 in [start for start, _ in store.fetch("ann", 0, 20_000)]
-    assert again.store("customers").get("bob").value == "Bob"
+    assert (10_000, 1) in store.fetch("ann", 0, 20_000)
+    assert (10_000, (1, 15_000)) in store.timestamped.fetch("ann", 0, 20_000)
+    assert again.store("customers").get("bob") == "Bob"
 
 
 class Ticks(Processor[str, str]):

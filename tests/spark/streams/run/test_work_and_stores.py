@@ -115,13 +115,17 @@ def test_a_store_is_asked_from_its_changelog(cluster: LocalCluster) -> None:
     send(cluster, "app-names-changelog", ("1", "one"), ("2", "two"))
     spec = StoreSpec("names", StoreKind.TIMESTAMPED_KEY_VALUE, String(), String())
     store = ReadOnlyStore(spec, "app-names-changelog", cluster.bootstrap_servers, {})
-    assert store.get("1") == ("one", 1000)
-    assert [key for key, _ in store.all()] == ["1", "2"]
+    assert store.get("1") == "one"
+    assert store.timestamped.get("1") == ("one", 1000)
+    assert list(store.all()) == [("1", "one"), ("2", "two")]
+    assert [found.timestamp for _, found in store.timestamped.all()] == [1000, 1001]
     send(cluster, "app-names-changelog", ("1", None), ("3", "three"))
     store.refresh()
     assert [key for key, _ in store.range("1", "3")] == ["2", "3"]
     with pytest.raises(AttributeError, match="no put"):
         store.put("4", "four")
+    with pytest.raises(AttributeError, match="no put"):
+        store.timestamped.put("4", "four")
     store.close()
     with pytest.raises(InvalidStateStore, match="closed"):
         store.get("1")

@@ -34,8 +34,8 @@ class InvalidStateStore(RuntimeError):
 class ReadOnlyStore:
     """A store to be read, by any thread: methods of the store that write are not there.
 
-    It has what was committed when it was asked, or later; `fresh=True` at the first question of a
-    test waits for all that is in the changelog now.
+    It has what was committed when it was asked, or later; `refresh()` waits for all that is in
+    the changelog now. Values come as they are; with their times from `timestamped`.
     """
 
     READS: Final = frozenset(
@@ -49,7 +49,6 @@ class ReadOnlyStore:
             "get",
             "prefix_scan",
             "range",
-            "value",
         }
     )
 
@@ -59,7 +58,8 @@ class ReadOnlyStore:
         self.name = spec.name
         self.topic = topic
         self._followed = FollowedCells(topic, spec, servers, settings)
-        self._store: AnyStore = spec.open(self._followed.cells, topic=topic)
+        self._spec = spec
+        self._store: AnyStore = spec.plain.open(self._followed.cells, topic=topic)
         self._lock = threading.Lock()
         self._ready = threading.Event()
         self._closing = threading.Event()
@@ -68,9 +68,20 @@ class ReadOnlyStore:
         self._thread.start()
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name not in self.READS or not hasattr(self._store, name):
+        return self.question(self._store, name)
+
+    @property
+    def timestamped(self) -> Timed:
+        """The same, but answers are ValueAndTimestamp. (Kafka: timestampedKeyValueStore.)"""
+        if self._spec.plain is self._spec:
+            raise InvalidStateStore(f"the store {self.name} keeps no timestamps")
+        return Timed(self, self._spec.open(self._followed.cells, topic=self.topic))
+
+    def question(self, store: AnyStore, name: str) -> Callable[..., Any]:
+        """A method of the store, asked while nothing is written to its cells."""
+        if name not in self.READS or not hasattr(store, name):
             raise AttributeError(f"store {self.name} has no {name}")
-        ask = getattr(self._store, name)
+        ask = getattr(store, name)
 
         def asked(*arguments: Any, **named: Any) -> Any:
             self._wait()
@@ -118,3 +129,14 @@ class ReadOnlyStore:
                 self._cause = f"{type(error).__name__}: {error}"
                 log.exception("store %s is not followed any more", self.name)
                 return
+
+
+class Timed:
+    """A ReadOnlyStore that tells the times of its values."""
+
+    def __init__(self, asked: ReadOnlyStore, store: AnyStore) -> None:
+        self._asked = asked
+        self._store = store
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return self._asked.question(self._store, name)
