@@ -63,10 +63,13 @@ class Life:
     broker: bool = False
     home: int = 0
     """Of Streams: the process where a task is at home dies after so many records."""
+    lost: bool = False
+    """Of Streams: it begins without the state directory, as on another machine."""
 
     def __str__(self) -> str:
         what = f"{self.who} at '{self.point}' {self.hit}" if self.point else self.kind
-        return f"{what}{' and the broker' if self.broker else ''} ({self.master})"
+        began = "without its state, " if self.lost else ""
+        return f"{began}{what}{' and the broker' if self.broker else ''} ({self.master})"
 
 
 def lives(seed: int, count: int, *, brokers: bool = False, zombies: bool = False) -> list[Life]:
@@ -173,7 +176,7 @@ class SparkRun:
             "shuffled": life.shuffled,
             "at_once": AT_ONCE,
             "delivery": self.delivery,
-            "checkpoint": str(self.directory / "checkpoint"),
+            "checkpoint": str(self._checkpoint(life)),
         }
         return subprocess.Popen(
             [sys.executable, str(self.job), json.dumps(given)],
@@ -181,6 +184,9 @@ class SparkRun:
             stderr=output,  # type: ignore[arg-type]
             env=self._environment(life),
         )
+
+    def _checkpoint(self, life: Life) -> Path:
+        return self.directory / "checkpoint"
 
     def _environment(self, life: Life) -> dict[str, str]:
         environment = {**os.environ, "PYTHONPATH": python_path()}

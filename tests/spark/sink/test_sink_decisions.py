@@ -386,3 +386,23 @@ def settle(given: WriteOptions, at: Turn, found: list[dict[str, Any]]) -> Told:
         batch=at.batch, run=at.run, written=[told.written], outputs=told.outputs
     )
     return told
+
+
+def test_a_new_checkpoint_of_the_same_name_leaves_those_before_behind(broker: LocalCluster) -> None:
+    name = topic(broker)
+    given, at = options(broker, topic=name), turn("q40")
+    decisions = decisions_of(given, at.identity)
+    first = decisions.begin_anew(run="start", topic=name)
+    assert first == 1
+    at = replace(at, batch=first)
+    decide(given, at, write_once(given, at, rows("a")))
+    open_still = replace(at, batch=first + 1)
+    left = write_once(given, open_still, rows("lost"))
+    second = decisions.begin_anew(run="start 2", topic=name)
+    assert decisions.begin_anew(run="start 3", topic=name) > second > first + 1
+    assert values(broker, name) == ["a"], "what was open is aborted: a reader need not wait"
+    with pytest.raises(DeliveryError, match="taken over"):
+        decide(given, open_still, left)
+    with pytest.raises(DeliveryError, match="older than the output"):
+        write_once(given, replace(open_still, run="run 2"), rows("lost"))
+    assert state(given, at).run == "start 3", "who is behind takes nothing over"

@@ -84,6 +84,7 @@ def test_settings_of_producers_are_honoured_where_they_mean_something() -> None:
         ({"ottla.layout": "{}", "ottla.layouts": "[]"}, "give one of them"),
         ({"ottla.layouts": "[1]"}, "ottla.layouts is a JSON list"),
         ({"ottla.batch.id": "1"}, "belong together"),
+        ({"ottla.batch.first": "1"}, "belong together"),
     ],
 )
 def test_options_that_are_wrong(given: dict[str, str], words: str) -> None:

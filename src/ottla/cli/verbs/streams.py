@@ -53,7 +53,8 @@ def run(
         typer.Option("--config", help="A setting, by Kafka's name.", metavar="NAME=VALUE"),
     ] = [],  # noqa: B006  typer copies it
     reset: Annotated[
-        bool, typer.Option("--cleanup", help="Delete the job's state first, and begin anew.")
+        bool,
+        typer.Option("--cleanup", help="Delete the job's state first: it is read from its topics."),
     ] = False,
 ) -> None:
     """Run a job until Ctrl-C; started again, it goes on where it was.

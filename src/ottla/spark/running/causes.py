@@ -37,6 +37,7 @@ _LASTING: Final = (
     r"MESSAGE_TOO_LARGE",
     r"RECORD_TOO_LARGE",
     r"no such topic",
+    r"checkpoint is older than the output",
     r"\bStreamsError\b",  # the topology of an application: its handler decides
 )
 _PASSING: Final = (

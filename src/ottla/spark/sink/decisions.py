@@ -64,6 +64,7 @@ TURN_S: Final = 0.05  # a run's first tasks take over one after the other
 TURNS_MAX: Final = 10
 TRIES_MAX: Final = 20
 BATCH_ANY: Final = 2**62  # later than all that was decided
+GENERATION: Final = 2**32  # batches of one checkpoint are fewer
 ATTEMPTS_PROBED: Final = 4  # spark.task.maxFailures
 ABORTED: Final = frozenset({"PrepareAbort", "CompleteAbort", "Dead"})
 
@@ -169,6 +170,11 @@ class Decisions:
         they decided is committed. What the broker aborted was never written."""
         return self._take_over(BATCH_ANY, run, topic, turn=0)
 
+    def begin_anew(self, *, run: str, topic: str) -> int:
+        """For a new checkpoint of a query that goes by a name of its own: the number of its first
+        batch. What runs on any earlier checkpoint finds itself behind, and can write no more."""
+        return self._take_over(None, run, topic, turn=0).batch + 1
+
     def begin(
         self, *, batch: int, task: int, attempt: int, run: str, topic: str, owned: bool = False
     ) -> Begun:
@@ -177,6 +183,8 @@ class Decisions:
         if owned and state is not None and state.run != run:
             raise self._replaced(batch, state)
         if state is None or state.run != run:
+            if state is not None:
+                self._check_age(state, batch)  # who is behind must not fence those before it
             state = self._take_over(batch, run, topic, turn=task)
         if self._is_decided(state, batch, run):
             return Begun(None, state.outputs)
@@ -251,9 +259,7 @@ class Decisions:
             for producer in producers:
                 self._abort_one(producer)
 
-    def _is_decided(self, state: State, batch: int, run: str) -> bool:
-        if state.batch < batch:
-            return False
+    def _check_age(self, state: State, batch: int) -> None:
         if state.batch > batch:
             raise DeliveryError(
                 f"batch {batch} is to be written, but batch {state.batch} of query"
@@ -261,6 +267,11 @@ class Decisions:
                 " the output. Use the newest checkpoint; or a new one, which writes everything"
                 " again; or set ottla.delivery to at_least_once until the query has caught up"
             )
+
+    def _is_decided(self, state: State, batch: int, run: str) -> bool:
+        self._check_age(state, batch)
+        if state.batch < batch:
+            return False
         if state.by == run:
             raise DeliveryError(
                 f"batch {batch} has been written already by this run of query"
@@ -269,8 +280,9 @@ class Decisions:
             )
         return True
 
-    def _take_over(self, batch: int, run: str, topic: str, *, turn: int) -> State:
-        """Make this run the one that decides. Tasks that start together do so in turns."""
+    def _take_over(self, batch: int | None, run: str, topic: str, *, turn: int) -> State:
+        """Make this run the one that decides. Tasks that start together do so in turns. None: its
+        first batch is that of the next generation."""
         for attempt in range(TRIES_MAX):
             state = self._wait(run, min(turn, TURNS_MAX) * TURN_S)
             if state is not None and state.run == run:
@@ -280,8 +292,10 @@ class Decisions:
             if state.run == run:
                 return state
             if state.run:
-                state = self._clean_up(state, batch)
+                state = self._clean_up(state, state.batch if batch is None else batch)
             state = replace(state, run=run)
+            if batch is None:
+                state = _next_generation(state)
             if self._write(decider, state, topic):
                 return state
             self._cluster.sleep(random.uniform(0, TURN_S * (attempt + 1)))
@@ -430,6 +444,12 @@ class Decisions:
                         state = State.from_json(each.metadata, batch=each.committed_offset - 1)
                         newest = max(newest, state, key=lambda one: one.number)
         return newest
+
+
+def _next_generation(state: State) -> State:
+    """As if its batch 0 were decided, with nothing in it: so that no two have the same."""
+    first = (state.batch // GENERATION + 1) * GENERATION
+    return replace(state, batch=first, by="", writers=(), outputs=frozenset())
 
 
 def _packed(writers: Iterable[tuple[int, int]]) -> str:

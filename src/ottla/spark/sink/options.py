@@ -8,6 +8,8 @@
     ottla.run.id              a streaming query that is `ottla.query.id` whatever its checkpoint:
                               its first batch counts as `ottla.batch.id`, and only this run, which
                               has taken over before (`Decisions.take_over`), may write
+    ottla.batch.first         a streaming query that is `ottla.query.id` whatever its checkpoint:
+                              its first batch counts as this; runs take over when they write
     ottla.topic.last          at_least_once: records of this topic are written after all others
     ottla.layout              rows are encoded by this layout (JSON)
     ottla.layouts             a list of {"column", "topic", "layout"}: each column is a struct,
@@ -36,6 +38,7 @@ KNOWN: Final = frozenset(
         "ottla.delivery",
         "ottla.sink.name",
         "ottla.query.id",
+        "ottla.batch.first",
         "ottla.batch.id",
         "ottla.run.id",
         "ottla.topic.last",
@@ -106,6 +109,7 @@ class WriteOptions:
     query: str = ""
     batch: int | None = None
     run: str = ""
+    first: int | None = None
     topic_last: str = ""
     layout: str = ""
     outputs: tuple[Output, ...] = ()
@@ -145,6 +149,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         query=_name(options.get("ottla.query.id", "")),
         batch=_number(options, "ottla.batch.id") if "ottla.batch.id" in options else None,
         run=_name(options.get("ottla.run.id", "")),
+        first=_number(options, "ottla.batch.first") if "ottla.batch.first" in options else None,
         topic_last=options.get("ottla.topic.last", ""),
         layout=options.get("ottla.layout", ""),
         outputs=_outputs(options.get("ottla.layouts", "")),
@@ -174,9 +179,13 @@ def _refuse(options: Mapping[str, str], kafka: Mapping[str, str]) -> None:
         )
     if "ottla.layout" in options and not options.get("topic"):
         raise SinkError("ottla.layout needs the option topic: .option('topic', 'name')")
-    if ("ottla.query.id" in options) != ("ottla.batch.id" in options):
-        raise SinkError("ottla.query.id and ottla.batch.id belong together: give both or neither")
-    if "ottla.run.id" in options and "ottla.query.id" not in options:
+    numbers = [each for each in ("ottla.batch.id", "ottla.batch.first") if each in options]
+    if len(numbers) != ("ottla.query.id" in options):
+        raise SinkError(
+            "ottla.query.id and ottla.batch.id (or ottla.batch.first) belong together: give both or"
+            " neither"
+        )
+    if "ottla.run.id" in options and "ottla.batch.id" not in options:
         raise SinkError("ottla.run.id needs ottla.query.id and ottla.batch.id: give all three")
 
 

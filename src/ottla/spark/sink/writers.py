@@ -113,7 +113,7 @@ def _turn(options: WriteOptions, *, name: str) -> Turn | None:
     context = _context()
     if context.getLocalProperty(CONTINUOUS) == "true":
         raise SinkError("continuous processing has no batches: use a trigger with micro-batches")
-    if options.query:
+    if options.query and options.first is None:
         assert options.batch is not None
         if options.run:
             number = options.batch + int(context.getLocalProperty(BATCH_ID) or 0)
@@ -123,7 +123,8 @@ def _turn(options: WriteOptions, *, name: str) -> Turn | None:
     query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
     if not query or not batch:
         return None
-    return _at(Identity(query, name), int(batch), context.getLocalProperty(RUN_ID) or query)
+    identity, number = Identity(options.query or query, name), (options.first or 0) + int(batch)
+    return _at(identity, number, context.getLocalProperty(RUN_ID) or query)
 
 
 def _at(identity: Identity, batch: int, run: str) -> Turn:

@@ -94,9 +94,12 @@ def test_without_state_all_is_done_there_with_the_global_table_as_it_is_now(
             for value in pa.ipc.open_stream(cell).read_all().column("value").to_pylist()
         ]
 
-    assert values() == [b"apple", b"bread"]
+    told = b"0 2"  # how far it has come, for the topic of its tasks
+    assert values() == [b"apple", b"bread", told]
     send(cluster, "items", ("a", "apricot"), ("b", None))
-    assert values() == [b"apricot"]
+    assert values() == [b"apricot", told]
+    send(cluster, "items", ("a", None))
+    assert values() == [], "nothing came of it: nothing is told"
 
 
 def test_a_failure_there_is_told_and_does_not_stay(cluster: LocalCluster) -> None:
@@ -134,10 +137,10 @@ def test_a_store_is_asked_from_its_changelog(cluster: LocalCluster) -> None:
 def test_offsets_of_others_are_a_wish_and_our_own_are_not(cluster: LocalCluster) -> None:
     cluster.create_topic("orders", 2)
     brokers = Cluster(cluster.bootstrap_servers, {})
-    assert progress.wished(brokers, "app") == {}
+    assert progress.committed(brokers, "app") == progress.Committed()
     progress.tell(brokers, "app", {"orders": {"0": 7}})
-    assert progress.wished(brokers, "app") == {}
+    assert progress.committed(brokers, "app").told == {"orders": {"0": 7}}
     with cluster.admin() as admin:
         (place,) = admin.groups.offsets("app")
         admin.groups.alter_offsets("app", {place: 3})
-    assert progress.wished(brokers, "app") == {"orders": {"0": 3}}
+    assert progress.committed(brokers, "app") == progress.Committed({"orders": {"0": 3}})

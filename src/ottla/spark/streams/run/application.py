@@ -119,6 +119,7 @@ class Application:
         self._kept: dict[int, Kept] = {}
         self._stores: dict[str, ReadOnlyStore] = {}
         self._told: Position = {}
+        self._committed = progress.Committed()
         self._replaced = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(
@@ -132,7 +133,8 @@ class Application:
         return self._state
 
     def start(self) -> Self:
-        """Returns at once, but for what can be known to be wrong now: a setting, a topic."""
+        """Returns at once, but for what can be known to be wrong now: a setting, a topic, a state
+        that is not there."""
         with self._lock:
             if self._state is not ApplicationState.CREATED:
                 raise StreamsError("The client is either already started or already stopped")
@@ -140,6 +142,8 @@ class Application:
             self._pieces = prepare(
                 self._graph, self.application_id, self._cluster, replicas=replicas
             )
+            self._committed = progress.committed(self._cluster, self.application_id)
+            self._ground.beginning.check(self._pieces, self._committed)
             self._set(ApplicationState.REBALANCING)
             self._thread.start()
         return self
@@ -167,8 +171,8 @@ class Application:
         return self._state
 
     def cleanup(self) -> None:
-        """Deletes its state on this machine. What the group has committed there stays, so that
-        the application begins where the reset tool said, or by auto.offset.reset."""
+        """Deletes its state on this machine: it is restored from its topics with the next start.
+        To begin anew, run kafka-streams-application-reset as well."""
         if self._state not in (ApplicationState.CREATED, *OVER):
             raise StreamsError("Cannot clean up while running.")
         shutil.rmtree(self._home, ignore_errors=True)
@@ -215,9 +219,8 @@ class Application:
 
     def _run(self) -> None:
         try:
-            wished = progress.wished(self._cluster, self.application_id)
             for piece in self._pieces:
-                self._begin(piece, self._ground.start_of(piece, wished))
+                self._begin(piece)
             self._watch()
         except Exception as error:
             log.exception("application %s can't run", self.application_id)
@@ -231,7 +234,9 @@ class Application:
             failed = self._state is ApplicationState.PENDING_ERROR
             self._set(ApplicationState.ERROR if failed else ApplicationState.NOT_RUNNING)
 
-    def _begin(self, piece: Piece, start: Position) -> None:
+    def _begin(self, piece: Piece) -> None:
+        start = self._ground.beginning.of(piece, self._committed)
+
         def begin() -> StreamingQuery:
             return self._ground.begin(piece, start)
 
@@ -262,7 +267,7 @@ class Application:
             self._kept[number].stop()
             self._replaced += 1
             self._stopping.wait(min(2.0 ** (self._replaced - 1), REPLACE_S_MAX))
-            self._begin(piece, self._ground.start_of(piece, {}))
+            self._begin(piece)
             return True
         self._fail(error)
         return False

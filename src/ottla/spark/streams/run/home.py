@@ -18,7 +18,8 @@ from ottla.spark.streams.records import Output
 from ottla.spark.streams.run.changelogs import changelog_row
 from ottla.spark.streams.run.pages import Change, LoggedCells, Pages
 from ottla.spark.streams.run.plan import Plan, told
-from ottla.spark.streams.run.rows import inputs, output_rows
+from ottla.spark.streams.run.restoring import cell_row, position_rows
+from ottla.spark.streams.run.rows import inputs, output_rows, reach
 from ottla.spark.streams.task import Task
 
 NONCE_BYTES: Final = 16
@@ -42,6 +43,8 @@ class _Resident:
     pages: Pages = field(default_factory=Pages)
     cells: dict[str, LoggedCells] = field(default_factory=dict)
     task: Task | None = None
+    owed: list[Change] = field(default_factory=list)
+    """Restored, and in no page yet."""
 
     def open(self, name: str) -> LoggedCells:
         return self.cells.setdefault(name, LoggedCells())
@@ -53,12 +56,11 @@ class Home:
         self._residents: dict[int, _Resident] = {}
 
     def knows(self, number: int, nonce: bytes | None) -> bool:
-        """Can the task go on? A task that has no nonce in Spark's state has never run."""
+        """Can the task go on? A task that has no nonce in Spark's state has never run there."""
         found = self._residents.get(number)
         if nonce is None:
-            if found is not None:
-                self._let_go(number)
-            self._residents[number] = _Resident(None)
+            self._let_go(number)
+            self._residents[number] = self._begun(number)
             return True
         return found is not None and found.nonce == nonce
 
@@ -89,7 +91,9 @@ class Home:
             raise told(error) from error
         changes = _changes(resident)
         sent += self._changelogs(resident, changes)
-        written, removed = resident.pages.write(changes, resident.cells)
+        sent += self._positions(cells, task)
+        written, removed = resident.pages.write(resident.owed + changes, resident.cells)
+        resident.owed = []
         resident.nonce = os.urandom(NONCE_BYTES)
         return Done(
             resident.nonce,
@@ -103,17 +107,31 @@ class Home:
         for number in list(self._residents):
             self._let_go(number)
 
+    def _begun(self, number: int) -> _Resident:
+        resident = _Resident(None)
+        for store, key, value in self._plan.restored_cells(number):
+            resident.open(store).put(key, value)
+        resident.owed = _changes(resident)
+        return resident
+
+    def _positions(self, cells: Sequence[bytes], task: Task) -> list[Output]:
+        plan = self._plan
+        return position_rows(plan.topic, _places(cells), plan.first, _now(task), task.number)
+
     def _changelogs(self, resident: _Resident, changes: list[Change]) -> list[Output]:
-        assert resident.task is not None
+        task = resident.task
+        assert task is not None
         logged = {
             name: (changelog_topic(self._plan.application_id, name), spec)
             for name, spec in self._plan.subtopology.stores.items()
             if spec.changelog
         }
+        others, now_ms = self._plan.topic, _now(task)
         return [
-            changelog_row(*logged[store], key, value, resident.task)
-            for store, key, value in changes
-            if store in logged
+            changelog_row(*logged[change[0]], change[1], change[2], task)
+            if change[0] in logged
+            else cell_row(others, change, now_ms, task.number)
+            for change in changes
         ]
 
     def _let_go(self, number: int) -> None:
@@ -128,3 +146,15 @@ def _changes(resident: _Resident) -> list[Change]:
         for name, cells in resident.cells.items()
         for key, value in cells.changes()
     ]
+
+
+def _places(cells: Sequence[bytes]) -> dict[tuple[str, int], int]:
+    places: dict[tuple[str, int], int] = {}
+    for topic, partition, offset in map(reach, cells):
+        place = topic, partition
+        places[place] = max(places.get(place, 0), offset)
+    return places
+
+
+def _now(task: Task) -> int:
+    return max(task.stream_time, 0)

@@ -14,6 +14,8 @@ from ottla.spark.streams.cells import Cells, DictCells
 from ottla.spark.streams.failures import Failure, FailureKind, OnFailure, StreamsError, fail
 from ottla.spark.streams.records import Output
 from ottla.spark.streams.run.global_tables import global_store, refresh
+from ottla.spark.streams.run.pages import Change
+from ottla.spark.streams.run.restoring import Ends, Topics, tasks_topic
 from ottla.spark.streams.subtopologies import SubTopology
 from ottla.spark.streams.task import Task
 
@@ -35,6 +37,21 @@ class Plan:
     settings: Mapping[str, Setting] = field(default_factory=dict)
     caching: bool = True
     on_failure: Mapping[FailureKind, OnFailure] = field(default_factory=dict)
+    first: int = 0
+    """The number of the first batch of its checkpoint: those of later ones are larger."""
+    restored: Ends = field(default_factory=dict)
+    """Where the topics ended from which tasks are restored that have no state yet."""
+
+    @property
+    def topic(self) -> str:
+        """Where tasks keep what nobody else keeps."""
+        return tasks_topic(self.application_id, self.subtopology.number)
+
+    def restored_cells(self, number: int) -> Iterable[Change]:
+        if not self.restored:
+            return ()
+        where = (self.application_id, self.servers, self.settings)
+        return Topics(self.subtopology, *where).cells(self.restored, number)
 
     def task(
         self,

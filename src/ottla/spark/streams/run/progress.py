@@ -2,12 +2,14 @@
 
 Spark's checkpoints are what counts. The group is there to be looked at, with all tools that show
 the lag of a group; and to be told where to begin: offsets that somebody else committed there, as
-kafka-streams-application-reset does, are where an application begins that has no checkpoint.
+kafka-streams-application-reset does, are where an application begins that has no checkpoint. What
+we have told ourselves is done; a little more may be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from ottla.client.record import TopicPartition
@@ -37,21 +39,30 @@ PATIENCE_S: Final = 5.0
 R = TypeVar("R", bound=Message)
 
 
-def wished(cluster: Cluster, application_id: str) -> Position:
-    """What somebody else has committed. (librdkafka does not tell the metadata.)"""
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What the group says: `wished` by somebody else, or `told` by us."""
+
+    wished: Position = field(default_factory=dict)
+    told: Position = field(default_factory=dict)
+
+
+def committed(cluster: Cluster, application_id: str) -> Committed:
+    """(By hand: librdkafka does not tell the metadata.)"""
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(application_id, topics=None)])
     answer = _asked(cluster, application_id, request, ApiKey.OFFSET_FETCH, OffsetFetchResponse)
-    position: Position = {}
+    found = Committed()
     for group in answer.groups:
         if group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
             check(group.error_code, f"offsets of {application_id}")
         for topic in group.topics:
             for each in topic.partitions:
                 check(each.error_code, f"offset of {topic.name}-{each.partition_index}")
-                if each.committed_offset >= 0 and each.metadata != MARK:
-                    place = position.setdefault(topic.name, {})
+                if each.committed_offset >= 0:
+                    ours = found.told if each.metadata == MARK else found.wished
+                    place = ours.setdefault(topic.name, {})
                     place[str(each.partition_index)] = each.committed_offset
-    return position
+    return found
 
 
 def tell(cluster: Cluster, application_id: str, position: Position) -> None:

@@ -13,7 +13,7 @@ from ottla.spark import session, source
 from ottla.spark.running.begin import Pace, Starts, activate
 from ottla.spark.running.checkpoints import Checkpoint, Position, read_json, write_json
 from ottla.spark.running.cluster import Cluster
-from ottla.spark.streams.failures import StreamsError
+from ottla.spark.streams.run.beginning import Beginning, Start
 from ottla.spark.streams.run.labels import labels
 from ottla.spark.streams.run.plan import Plan
 from ottla.spark.streams.run.settings import Settings
@@ -47,6 +47,7 @@ class Ground:
         self.application_id = application_id
         self.cluster = cluster
         self.home = home
+        self.beginning = Beginning(application_id, cluster, home, wishes)
         self.pace = Pace()
         self._wishes = wishes
         self._spark = spark
@@ -69,42 +70,31 @@ class Ground:
     def checkpoint(self, piece: Piece) -> Checkpoint:
         return Checkpoint(self.home / str(piece.number) / "checkpoint")
 
-    def start_of(self, piece: Piece, committed: Position) -> Position:
-        """Where it begins, and with how many tasks: written down once, as `latest` is now."""
-        path = self.home / str(piece.number) / "start.json"
-        known: dict[str, Any] | None = read_json(path)
-        if known is None:
-            known = {"tasks": piece.tasks, "offsets": self._offsets(piece, committed)}
-            write_json(path, known)
-        if known["tasks"] != piece.tasks:
-            raise StreamsError(
-                f"Sub-topology {piece.number} has state for {known['tasks']} tasks, and its topics"
-                f" have {piece.tasks} partitions now. Use 'kafka-streams-application-reset', and"
-                " cleanup()."
-            )
-        offsets: Position = known["offsets"]
-        return offsets
-
-    def begin(self, piece: Piece, start: Position) -> StreamingQuery:
+    def begin(self, piece: Piece, start: Start) -> StreamingQuery:
         """One after the other: each sets in the session how many partitions its shuffle has."""
         with self._beginning:
             return self._begin(piece, start)
 
-    def _begin(self, piece: Piece, start: Position) -> StreamingQuery:
+    def _begin(self, piece: Piece, start: Start) -> StreamingQuery:
         spark = self.spark
-        plan = self._plan(piece, self._shuffle(spark, piece))
-        rows = self._read(spark, piece, plan, start)
+        plan = self._plan(piece, self._shuffle(spark, piece), start)
+        rows = self._read(spark, piece, plan, start.offsets)
         timed = piece.subtopology.custom
         if piece.subtopology.stateful:
             rows = _stateful(rows, plan, timed=timed)
-        options = {**self.cluster.options(), "ottla.packed": "true"}
-        if not self._wishes.exactly_once:
-            options["ottla.delivery"] = "at_least_once"
-        writer = rows.writeStream.format("ottla").options(**options).outputMode("append")
+        writer = rows.writeStream.format("ottla").options(**self._sink(piece, start))
+        writer = writer.outputMode("append")
         writer = writer.option("checkpointLocation", str(self.checkpoint(piece).path))
         writer = writer.queryName(f"{self.application_id}_{piece.number}")
         writer = writer.trigger(processingTime=f"{self._interval_ms(timed)} milliseconds")
         return self._starts.start(writer)
+
+    def _sink(self, piece: Piece, start: Start) -> dict[str, str]:
+        options = {**self.cluster.options(), "ottla.packed": "true"}
+        if not self._wishes.exactly_once:
+            return {**options, "ottla.delivery": "at_least_once"}
+        name = self.beginning.query(piece)
+        return {**options, "ottla.query.id": name, "ottla.batch.first": str(start.first)}
 
     def _interval_ms(self, timed: bool) -> int:
         wished = self._wishes.interval_ms
@@ -112,7 +102,7 @@ class Ground:
             return wished
         return max(self.pace.interval_ms({}), TIMED_INTERVAL_MS if timed else 0)
 
-    def _plan(self, piece: Piece, shuffle: int) -> Plan:
+    def _plan(self, piece: Piece, shuffle: int, start: Start) -> Plan:
         return Plan(
             piece.subtopology,
             self.application_id,
@@ -122,6 +112,8 @@ class Ground:
             self.cluster.settings,
             self._wishes.caching,
             self._wishes.on_failure,
+            start.first,
+            start.restored,
         )
 
     def _shuffle(self, spark: SparkSession, piece: Piece) -> int:
@@ -149,15 +141,6 @@ class Ground:
         else:
             options["subscribe"] = ",".join(piece.topics)
         return spark.readStream.format("ottla").options(**options).load()
-
-    def _offsets(self, piece: Piece, committed: Position) -> Position:
-        """For each topic: what was committed for it by somebody else, or by its own rule."""
-        found: Position = {}
-        for topic, rule in piece.topics.items():
-            earliest = self._wishes.earliest if rule is None else rule == "earliest"
-            position = self.cluster.position(topic, earliest=earliest)[topic]
-            found[topic] = {**position, **committed.get(topic, {})}
-        return found
 
 
 def _worker(plan: Plan) -> Callable[[], Any]:

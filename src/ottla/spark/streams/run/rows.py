@@ -64,6 +64,14 @@ def inputs(data: bytes) -> Iterator[Input]:
     return map(Input._make, zip(*columns, headers_of(batch), turn, origin, strict=True))
 
 
+def reach(data: bytes) -> tuple[str, int, int]:
+    """Where the records of a cell were read, and the offset behind the last: all of one chunk."""
+    batch = _unpacked(data)
+    origin = batch.column("origin")[0].as_py() if "origin" in batch.schema.names else ""
+    topic, partition = batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
+    return origin or topic, partition, int(batch.column("offset").to_numpy().max()) + 1
+
+
 def chunk_inputs(chunk: Chunk) -> Iterator[Input]:
     """The same for records that go nowhere before."""
     columns = chunk.columns

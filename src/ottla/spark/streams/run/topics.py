@@ -19,14 +19,15 @@ from ottla.spark.streams.graph import (
     internal_topic,
 )
 from ottla.spark.streams.run.partitions import counts_of, task_count
-from ottla.spark.streams.stores import StoreKind, StoreSpec
+from ottla.spark.streams.run.restoring import tasks_topic
 from ottla.spark.streams.subtopologies import SubTopology, subtopologies
 
 CHANGELOG: Final = "-changelog"
 REPARTITION: Final = "-repartition"
-WINDOW_EXTRA_MS: Final = 86_400_000  # windowstore.changelog.additional.retention.ms
 SEGMENT_BYTES: Final = 50 * 1024 * 1024
-PLAIN: Final = (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE)
+# Of windows, too, where Kafka adds `delete`: our stores write a tombstone for each window that they
+# forget, and records of a time long past must be there when a store is restored.
+LOG: Final = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ class Piece:
     patterns: tuple[str, ...] = ()
     internal: tuple[str, ...] = ()
     """Repartition topics that it reads: nobody else does."""
+    kept: bool = False
+    """Its tasks had a topic before: it has run somewhere."""
 
     @property
     def number(self) -> int:
@@ -59,7 +62,7 @@ def prepare(
         there = _described(admin.topics.describe(*wanted) if wanted else {})
         partitions = {name: len(each.partitions) for name, each in there.items()}
         counts = counts_of(graph, lambda source: sources[source.name], partitions)
-        made = [_piece(each, application_id, counts, sources) for each in pieces]
+        made = [_piece(each, application_id, counts, sources, names) for each in pieces]
         factor = replicas or max(
             (len(each.partitions[0].replicas) for each in there.values()), default=1
         )
@@ -103,6 +106,7 @@ def _piece(
     application_id: str,
     counts: Mapping[str, int],
     sources: Mapping[str, list[str]],
+    names: set[str],
 ) -> Piece:
     read = [*piece.sources, *(each for prefix in piece.prefixes for each in prefix.sources)]
     topics: dict[str, str | None] = {
@@ -111,7 +115,8 @@ def _piece(
     internal = tuple(internal_topic(application_id, each.topic) for each in piece.internal_topics)
     topics |= dict.fromkeys(internal, "earliest")
     patterns = tuple(each.pattern for each in read if each.pattern is not None)
-    return Piece(piece, task_count(piece, counts), topics, patterns, internal)
+    kept = tasks_topic(application_id, piece.number) in names
+    return Piece(piece, task_count(piece, counts), topics, patterns, internal, kept)
 
 
 def _wishes(
@@ -121,10 +126,13 @@ def _wishes(
         _repartition(each, application_id, counts[each.name], replicas)
         for each in piece.subtopology.internal_topics
     ]
-    for name, spec in piece.subtopology.stores.items():
-        if spec.changelog:
-            topic = changelog_topic(application_id, name)
-            wishes.append(NewTopic(topic, piece.tasks, replicas, configs=_policy(spec)))
+    logs = [
+        changelog_topic(application_id, name)
+        for name, spec in piece.subtopology.stores.items()
+        if spec.changelog
+    ]
+    logs.append(tasks_topic(application_id, piece.number))
+    wishes += [NewTopic(each, piece.tasks, replicas, configs=LOG) for each in logs]
     return wishes
 
 
@@ -140,16 +148,6 @@ def _repartition(
     }
     topic = internal_topic(application_id, node.topic)
     return NewTopic(topic, partitions, replicas, configs=configs)
-
-
-def _policy(spec: StoreSpec) -> dict[str, str]:
-    if spec.kind in PLAIN:
-        return {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
-    return {
-        "cleanup.policy": "compact,delete",
-        "retention.ms": str((spec.retention_ms or 0) + WINDOW_EXTRA_MS),
-        "message.timestamp.type": "CreateTime",
-    }
 
 
 def _check(wishes: list[NewTopic], there: Mapping[str, TopicDescription]) -> None:

@@ -14,10 +14,12 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from ottla.clock import SystemClock
 from ottla.spark.reading import Chunk
 from ottla.spark.sink.murmur2 import partitions_of
 from ottla.spark.streams.records import Input
 from ottla.spark.streams.run.plan import Plan, told
+from ottla.spark.streams.run.restoring import Places, position_rows
 from ottla.spark.streams.run.rows import chunk_inputs, chunk_rows, input_rows, output_rows
 from ottla.spark.streams.subtopologies import SubTopology
 from ottla.spark.streams.task import Prefixed, Task
@@ -39,14 +41,23 @@ class _Stateless:
     def __call__(self, chunks: Iterable[Chunk]) -> Iterator[Cell]:
         self._plan.begin_batch()
         used: set[int] = set()
+        places: dict[tuple[str, int], int] = {}
+        sent = False
         for chunk in chunks:
+            places[chunk.topic, chunk.partition] = chunk.columns.offsets[-1].as_py() + 1
             found = self._before.rows(chunk)
             rows = {chunk.partition: chunk_inputs(chunk)} if found is None else found
             for number, some in rows.items():
                 used.add(number)
-                yield from self._cells(number, some)
+                for cell in self._cells(number, some):
+                    sent = True
+                    yield cell
         for number in used:
-            yield from self._cells(number, None)
+            for cell in self._cells(number, None):
+                sent = True
+                yield cell
+        if sent:
+            yield from self._positions(places)
 
     def _cells(self, number: int, rows: Iterable[Input] | None) -> Iterator[Cell]:
         """None: the batch is over."""
@@ -57,6 +68,14 @@ class _Stateless:
             self._tasks.clear()  # they are somewhere in the middle
             raise told(error) from error
         return ((number, cell) for cell in output_rows(sent)) if sent else iter(())
+
+    def _positions(self, places: Places) -> Iterator[Cell]:
+        """How far it has come, beside what came of it. (Nothing came of it: no transaction.)"""
+        plan, now_ms = self._plan, SystemClock().now_ms()
+        for place, offset in places.items():
+            number = place[1] % plan.tasks
+            rows = position_rows(plan.topic, {place: offset}, plan.first, now_ms, number)
+            yield from ((number, cell) for cell in output_rows(rows))
 
     def _task(self, number: int) -> Task:
         if number not in self._tasks:

@@ -1,0 +1,140 @@
+"""An application that has lost its state directory: restored from its topics, or told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from streams_by_hand import counted, rows_in
+
+from ottla.client import Producer
+from ottla.spark.running.cluster import Cluster
+from ottla.spark.streams import StreamsError, String, Topology
+from ottla.spark.streams.run import progress
+from ottla.spark.streams.run.beginning import Beginning
+from ottla.spark.streams.run.home import Done, Home
+from ottla.spark.streams.run.plan import Plan
+from ottla.spark.streams.run.restoring import Topics
+from ottla.spark.streams.run.rows import input_rows
+from ottla.spark.streams.run.settings import settings_of
+from ottla.spark.streams.run.topics import Piece, prepare
+from ottla.testing import LocalCluster
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(config={"auto.create.topics.enable": "false"}) as made:
+        yield made
+
+
+def planned(cluster: LocalCluster, *, named: bool) -> Plan:
+    plan = replace(counted(), servers=cluster.bootstrap_servers, first=1)
+    stores = plan.subtopology.stores
+    stores["counts"] = replace(stores["counts"], changelog=named)
+    for topic in ("app-tasks-0-changelog", *(["app-counts-changelog"] if named else [])):
+        cluster.create_topic(topic, 4)
+    return plan
+
+
+def topics(plan: Plan) -> Topics:
+    return Topics(plan.subtopology, "app", plan.servers, {})
+
+
+def batch(plan: Plan, home: Home, number: int, *words: str) -> dict[str, int]:
+    """Its output; what is for internal topics is there."""
+    home.knows(number, None)
+    return written(plan, home.run(number, [input_rows(rows_in(*words))], None))
+
+
+def written(plan: Plan, done: Done) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    with Producer(plan.servers) as producer:
+        for cell in done.cells:
+            for row in pa.ipc.open_stream(cell).read_all().to_pylist():
+                if row["topic"] == "counts":
+                    counts[row["key"].decode()] = int.from_bytes(row["value"], "big")
+                    continue
+                producer.send(
+                    row["topic"],
+                    row["value"],
+                    key=row["key"],
+                    partition=row["partition"],
+                    timestamp_ms=row["timestamp"],
+                )
+    return counts
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["with a changelog", "without a name"])
+def test_a_task_that_has_no_state_is_restored_from_topics(
+    cluster: LocalCluster, named: bool
+) -> None:
+    plan = planned(cluster, named=named)
+    assert topics(plan).kept().positions == {}
+    assert batch(plan, Home(plan), 0, "a", "b", "a") == {"a": 2, "b": 1}
+    assert batch(plan, Home(plan), 1, "a") == {"a": 1}
+    kept = topics(plan).kept()
+    assert kept.positions == {"words": {"0": 3}}
+    plan = replace(plan, restored=kept.ends)
+    home = Home(plan)
+    assert home.knows(0, None)
+    done = home.run(0, [input_rows(rows_in("a"))], None)
+    assert written(plan, done) == {"a": 3}
+    again = Home(plan)
+    again.load(0, done.nonce, done.pages)
+    assert written(plan, again.run(0, [input_rows(rows_in("b"))], None)) == {"b": 2}, (
+        "pages have it"
+    )
+    assert batch(plan, home, 1, "a") == {"a": 2}
+    assert batch(plan, home, 2, "a") == {"a": 1}
+
+
+def test_what_the_last_checkpoint_says_of_its_place_counts(cluster: LocalCluster) -> None:
+    plan = planned(cluster, named=True)
+    batch(plan, Home(plan), 0, "a", "b", "a")
+    later = replace(plan, first=2)  # somebody has set it back
+    batch(later, Home(later), 1, "a")
+    assert topics(plan).kept().positions == {"words": {"0": 1}}
+
+
+def prepared(cluster: LocalCluster) -> tuple[list[Piece], Cluster]:
+    topology = Topology(key=String(), value=String())
+    topology.stream("words").group_by_key().count(store="counts")
+    brokers = Cluster(cluster.bootstrap_servers, {})
+    return prepare(topology.graph, "app", brokers), brokers
+
+
+def test_where_it_begins_is_found_once_and_fences_who_was_before(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    cluster.create_topic("words", 2)
+    (piece,), brokers = prepared(cluster)
+    here = Beginning("app", brokers, tmp_path / "here", settings_of({}))
+    nothing = progress.Committed()
+    here.check([piece], nothing)
+    first = here.of(piece, nothing)
+    assert (first.offsets, first.first) == ({"words": {"0": 0, "1": 0}}, 1)
+    assert here.of(piece, progress.Committed({"words": {"0": 5}})) == first
+    elsewhere = Beginning("app", brokers, tmp_path / "elsewhere", settings_of({}))
+    second = elsewhere.of(piece, progress.Committed({"words": {"1": 7}}))
+    assert second.offsets == {"words": {"0": 0, "1": 7}}, "as the reset tool says"
+    assert second.first > first.first
+
+
+def test_a_state_that_is_gone_is_told_of_before_anything_is_done_again(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    cluster.create_topic("words", 2)
+    (piece,), brokers = prepared(cluster)
+    progress.tell(brokers, "app", {"words": {"0": 7}})
+    told = progress.committed(brokers, "app")
+    beginning = Beginning("app", brokers, tmp_path, settings_of({}))
+    with pytest.raises(StreamsError, match=r"--state-dir.*reset --application-id app --input-topi"):
+        beginning.check([piece], told)
+    beginning.check([piece], progress.Committed({"words": {"0": 0}}))
+    (kept,), _ = prepared(cluster)
+    beginning.check([kept], told)  # nothing had come of what was read: its topics are there
+    assert beginning.of(kept, told).offsets == {"words": {"0": 7, "1": 0}}
+    beginning.check([piece], told)
