@@ -7,24 +7,37 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from spark_daemons import PATIENCE_S, connect_server, spark_cluster
 
-from ottla.spark import gateway
-from ottla.spark.java import find
 from ottla.testing import LocalCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(500)]
-PATIENCE_S = 240.0
-MASTER = "org.apache.spark.deploy.master.Master"
-WORKER = "org.apache.spark.deploy.worker.Worker"
-CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
+SPARK_SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.executor.memory": "512m",
+    "spark.cores.max": "1",
+}
+
+Place = tuple[str, str]
+"""An option of `ottla streams run`, and what it is given."""
+
+# Counts by key; every count is written.
+STREAM_JOB = """
+from ottla.spark.streams import String, Topology
+
+config = {"statestore.cache.max.bytes": 0}
+topology = Topology(key=String(), value=String())
+counts = topology.stream("in").group_by_key().count(store="counts")
+counts.to_stream().map_values(str).to("counted", value=String())
+"""
 
 # Reads a topic, writes another, and prints what it saw.
 JOB = """
@@ -59,46 +72,6 @@ def broker() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@contextlib.contextmanager
-def daemon(main: str, arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A JVM of Spark's: gone when the block is left."""
-    settings = log.with_suffix(".properties")
-    settings.write_text(gateway.log_settings(log))
-    options = [f"-Dlog4j2.configurationFile={settings}"]
-    command = gateway.java_command(find(), options, heap="512m", main=main)
-    environment = {**gateway.jvm_environment(), "PYSPARK_PYTHON": sys.executable}
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            [*command, *arguments],
-            stdout=out,
-            stderr=out,
-            env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"},
-            start_new_session=True,
-        )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait(PATIENCE_S)
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
-
-
-def await_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-            return
-        ended = process.poll() is not None or time.monotonic() > deadline
-        assert not ended, log.read_text(errors="replace")[-3000:]
-        time.sleep(0.05)
-
-
 def run_job(broker: LocalCluster, tmp_path: Path, *, master: str = "", remote: str = "") -> None:
     checkpoint = str(tmp_path / "checkpoint")
     words = [master, remote, broker.bootstrap_servers, checkpoint]
@@ -115,29 +88,70 @@ def run_job(broker: LocalCluster, tmp_path: Path, *, master: str = "", remote: s
     assert sorted(each.value for each in found) == sorted(b"v%d" % n for n in range(20))
 
 
-def test_a_cluster_of_spark_reads_and_writes_topics(broker: LocalCluster, tmp_path: Path) -> None:
-    port, log = free_port(), tmp_path / "master.log"
-    here = ["--host", "127.0.0.1", "--webui-port", "0"]
-    url = f"spark://127.0.0.1:{port}"
-    with daemon(MASTER, [*here, "--port", str(port)], log) as process:
-        await_port(port, process, log)
-        size = ["--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / "work")]
-        with daemon(WORKER, [*here, *size, url], tmp_path / "worker.log"):
-            run_job(broker, tmp_path, master=url)
-    assert "Registered app ottla" in log.read_text()
+@pytest.fixture(scope="module", params=["cluster", "connect"])
+def place(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Place]:
+    """One of each for all tests: a JVM takes seconds to start."""
+    folder = tmp_path_factory.mktemp(request.param)
+    if request.param == "cluster":
+        with spark_cluster(folder) as url:
+            yield "--master", url
+    else:
+        with connect_server(folder) as url:
+            yield "--remote", url
 
 
-def test_a_spark_connect_server_reads_and_writes_topics(
-    broker: LocalCluster, tmp_path: Path
+def test_topics_are_read_and_written(place: Place, broker: LocalCluster, tmp_path: Path) -> None:
+    option, url = place
+    run_job(broker, tmp_path, **{option.strip("-"): url})
+
+
+def test_a_stream_job_with_state_goes_on_where_it_was(
+    place: Place, broker: LocalCluster, tmp_path: Path
 ) -> None:
-    port, log = free_port(), tmp_path / "connect.log"
-    settings = {
-        "spark.master": "local[2]",
-        "spark.connect.grpc.binding.port": str(port),
-        "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1",
-    }
-    words = [word for item in settings.items() for word in ("--conf", "=".join(item))]
-    with daemon(gateway.SUBMIT, [*words, "--class", CONNECT, "spark-internal"], log) as process:
-        await_port(port, process, log)
-        run_job(broker, tmp_path, remote=f"sc://127.0.0.1:{port}")
+    job = tmp_path / "counting.py"
+    job.write_text(STREAM_JOB)
+    broker.create_topic("counted")
+    for last in (20, 40):  # the second time it goes on with its state
+        with stream_job(job, place, broker, tmp_path) as running:
+            await_count(broker, last, running, tmp_path / "streams.log")
+        with broker.producer() as producer:
+            for number in range(20):
+                producer.send("in", b"more%d" % number, key=b"k")
+    with broker.consumer("counted") as consumer:
+        found = consumer.take(40, timeout_s=PATIENCE_S)
+    assert [int(each.value or b"") for each in found] == list(range(1, 41))
+
+
+@contextlib.contextmanager
+def stream_job(
+    job: Path, place: Place, broker: LocalCluster, folder: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """`ottla streams run`, ended as a user ends it."""
+    words = [str(job), "-b", broker.bootstrap_servers, "--state-dir", str(folder / "state")]
+    settings = [word for each in SPARK_SETTINGS.items() for word in ("--config", "=".join(each))]
+    with (folder / "streams.log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "ottla.cli", "streams", "run", *words, *place, *settings],
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "OTTLA_SPARK_ARCHIVE": "off"},
+        )
+    try:
+        yield process
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_S) == 0, (folder / "streams.log").read_text()[-3000:]
+    finally:
+        process.kill()
+        process.wait()
+
+
+def await_count(
+    broker: LocalCluster, number: int, running: subprocess.Popen[bytes], log: Path
+) -> None:
+    with broker.consumer("counted") as consumer:
+        deadline = time.monotonic() + PATIENCE_S
+        while (record := consumer.poll(0.5)) is None or int(record.value or b"") < number:
+            assert running.poll() is None, log.read_text()[-3000:]
+            assert time.monotonic() < deadline, log.read_text()[-3000:]

@@ -11,13 +11,14 @@ import pytest
 from streams_by_hand import counted, rows_in
 
 from ottla.client import Producer
+from ottla.client.record import TopicPartition
 from ottla.spark.running.cluster import Cluster
 from ottla.spark.streams import StreamsError, String, Topology
 from ottla.spark.streams.run import progress
 from ottla.spark.streams.run.beginning import Beginning
 from ottla.spark.streams.run.home import Done, Home
 from ottla.spark.streams.run.plan import Plan
-from ottla.spark.streams.run.restoring import Topics
+from ottla.spark.streams.run.restoring import Topics, position_rows
 from ottla.spark.streams.run.rows import input_rows
 from ottla.spark.streams.run.settings import settings_of
 from ottla.spark.streams.run.topics import Piece, prepare
@@ -121,6 +122,32 @@ def test_where_it_begins_is_found_once_and_fences_who_was_before(
     second = elsewhere.of(piece, progress.Committed({"words": {"1": 7}}))
     assert second.offsets == {"words": {"0": 0, "1": 7}}, "as the reset tool says"
     assert second.first > first.first
+
+
+def test_it_goes_on_behind_what_is_done_as_far_as_that_is_sure(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    cluster.create_topic("words", 3)
+    prepared(cluster)
+    with Producer(cluster.bootstrap_servers) as producer:
+        for place, offset in ((0, 9), (1, 3)):
+            producer.send("words", b"a", partition=place)
+            for row in position_rows("app-tasks-0-changelog", {("words", place): offset}, 1, 0, 0):
+                producer.send(row.topic, row.value, key=row.key, partition=row.partition)
+    (piece,), brokers = prepared(cluster)
+    told = progress.Committed(told={"words": {"0": 7, "1": 5}})
+
+    def offsets(**config: str) -> dict[str, int]:
+        settings = settings_of({name.replace("_", "."): value for name, value in config.items()})
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        return Beginning("app", brokers, folder, settings).of(piece, told).offsets["words"]
+
+    assert offsets() == {"0": 9, "1": 5, "2": 0}
+    assert offsets(processing_guarantee="at_least_once") == {"0": 7, "1": 5, "2": 0}
+    with cluster.admin() as admin:
+        admin.offsets.delete_before({TopicPartition("words", 0): 1})
+    told.told["words"]["0"] = 0
+    assert offsets(processing_guarantee="at_least_once")["0"] == 1, "the topic begins there now"
 
 
 def test_a_state_that_is_gone_is_told_of_before_anything_is_done_again(

@@ -85,8 +85,8 @@ def shut_down(error: Exception) -> Reaction:
 
 
 class Application:
-    """`config` has Kafka's names. `spark` gives a session; without it one is started for `master`,
-    or for the Spark Connect server `remote`."""
+    """`config` has Kafka's names, and Spark's (`spark.*`). `spark` gives a session; without it one
+    is started for `master`, or for the Spark Connect server `remote`."""
 
     def __init__(
         self,
@@ -108,7 +108,8 @@ class Application:
         self._settings = settings_of(config or {})
         self._cluster = Cluster(bootstrap_servers, self._settings.client)
         self._home = Path(state_dir).absolute() / application_id
-        given = spark or (lambda: _started(application_id, master, remote))
+        wishes = self._settings.spark
+        given = spark or (lambda: _started(application_id, master, remote, wishes))
         self._ground = Ground(application_id, given, self._cluster, self._home, self._settings)
         self._listener = state_listener
         self._handler = uncaught_exception_handler
@@ -316,10 +317,13 @@ def reset_topics(cluster: Cluster, application_id: str) -> list[str]:
     return found
 
 
-def _started(application_id: str, master: str, remote: str | None) -> SparkSession:
+def _started(
+    application_id: str, master: str, remote: str | None, settings: Mapping[str, str]
+) -> SparkSession:
     from ottla.spark import session
 
-    return session.start(master=master, remote=remote, app_name=f"ottla-streams-{application_id}")
+    name = f"ottla-streams-{application_id}"
+    return session.start(master=master, remote=remote, app_name=name, settings=settings)
 
 
 def _words(cause: str) -> str:

@@ -40,7 +40,7 @@ class Start:
 
     tasks: int
     offsets: Position
-    first: int
+    first: int = 0
     restored: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
@@ -131,7 +131,9 @@ class Beginning:
         earliest = self.wishes.earliest if rule is None else rule == "earliest"
         found = self.cluster.position(topic, earliest=earliest)[topic]
         if piece.kept:
-            found |= self._done(topic, [positions, committed.told])
+            # Without transactions a task may have told its place when another had not written yet.
+            exact = [positions] if self.wishes.exactly_once else []
+            found |= self._done(topic, [committed.told, *exact])
         return found | committed.wished.get(topic, {})
 
     def _done(self, topic: str, positions: Sequence[Position]) -> dict[str, int]:

@@ -13,10 +13,12 @@ from ottla.spark import session, source
 from ottla.spark.running.begin import Pace, Starts, activate
 from ottla.spark.running.checkpoints import Checkpoint, Position, read_json, write_json
 from ottla.spark.running.cluster import Cluster
+from ottla.spark.streams.failures import StreamsError
 from ottla.spark.streams.run.beginning import Beginning, Start
 from ottla.spark.streams.run.labels import labels
 from ottla.spark.streams.run.plan import Plan
 from ottla.spark.streams.run.settings import Settings
+from ottla.spark.streams.run.sharing import check_driver, check_workers, is_local
 from ottla.spark.streams.run.topics import Piece
 from ottla.spark.streams.run.work import work
 from ottla.spark.work import packed, pickled
@@ -64,6 +66,8 @@ class Ground:
                 self._session = self._spark().newSession()
                 self._session.conf.set(CELL_BYTES, str(CELL_BYTES_MAX))
                 source.register(self._session)
+                if not is_local(self._session):
+                    check_workers(self._session, self.home)
             activate(self._session)
             return self._session
 
@@ -84,10 +88,21 @@ class Ground:
             rows = _stateful(rows, plan, timed=timed)
         writer = rows.writeStream.format("ottla").options(**self._sink(piece, start))
         writer = writer.outputMode("append")
-        writer = writer.option("checkpointLocation", str(self.checkpoint(piece).path))
+        checkpoint = self.checkpoint(piece)
+        writer = writer.option("checkpointLocation", checkpoint.path.as_uri())
         writer = writer.queryName(f"{self.application_id}_{piece.number}")
         writer = writer.trigger(processingTime=f"{self._interval_ms(timed)} milliseconds")
-        return self._starts.start(writer)
+        query = self._starts.start(writer)
+        if not is_local(spark):
+            self._check_driver(query, checkpoint)
+        return query
+
+    def _check_driver(self, query: StreamingQuery, checkpoint: Checkpoint) -> None:
+        try:
+            check_driver(checkpoint.path / "metadata", self.home)
+        except StreamsError:
+            query.stop()
+            raise
 
     def _sink(self, piece: Piece, start: Start) -> dict[str, str]:
         options = {**self.cluster.options(), "ottla.packed": "true"}

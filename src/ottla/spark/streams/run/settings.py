@@ -33,6 +33,7 @@ KINDS: Final = {
     "processing.exception.handler": FailureKind.PROCESSING,
     "production.exception.handler": FailureKind.PRODUCTION,
 }
+SPARK: Final = "spark."
 DEAD_LETTERS: Final = "errors.dead.letter.queue.topic.name"
 KNOWN: Final = (
     *KINDS,
@@ -85,12 +86,17 @@ class Settings:
     on_failure: Mapping[FailureKind, OnFailure] = field(default_factory=dict)
     client: Mapping[str, Setting] = field(default_factory=dict)
     """How to reach the brokers: security, mostly."""
+    spark: Mapping[str, str] = field(default_factory=dict)
+    """Spark's own, by its names: for the session that is started."""
 
 
 def settings_of(config: Mapping[str, Any]) -> Settings:
     """From Kafka's names; what is for producers and consumers alike goes to both."""
+    spark = {name: str(value) for name, value in config.items() if name.startswith(SPARK)}
     client = {
-        name: value for name, value in config.items() if name not in KNOWN and name not in ELSEWHERE
+        name: value
+        for name, value in config.items()
+        if name not in KNOWN and name not in ELSEWHERE and name not in spark
     }
     _check_names(client)
     replicas = int(config.get("replication.factor", -1))
@@ -105,6 +111,7 @@ def settings_of(config: Mapping[str, Any]) -> Settings:
         replicas=replicas if replicas > 0 else None,
         on_failure=_handlers(config),
         client=client,
+        spark=spark,
     )
 
 

@@ -1,0 +1,69 @@
+"""On a cluster the state directory must be the same for all: this machine, and those of Spark."""
+
+from __future__ import annotations
+
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from ottla.spark.streams.failures import StreamsError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOKS: Final = 8
+"""Tasks that look. They are spread over the machines: not each of many may be asked."""
+SEEN_S_MAX: Final = 30.0
+LOOK_S: Final = 0.1
+
+
+def is_local(spark: SparkSession) -> bool:
+    """All of Spark is in one process on this machine. A Connect server may be anywhere."""
+    context = getattr(spark, "_sc", None)
+    return context is not None and str(context.master).startswith("local")
+
+
+def check_workers(spark: SparkSession, folder: Path) -> None:
+    """Executors keep the state of tasks there: a job of Spark looks whether they see a file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mark = folder / f".seen-{uuid.uuid4()}"
+    mark.touch()
+    try:
+        rows = spark.range(0, LOOKS, 1, LOOKS).mapInArrow(_look(str(mark)), "host string")
+        hosts = sorted({row["host"] for row in rows.collect()})
+    finally:
+        mark.unlink(missing_ok=True)
+    if hosts:
+        raise _not_shared(folder, f"{', '.join(hosts)} can't see it")
+
+
+def check_driver(metadata: Path, folder: Path) -> None:
+    """Spark's driver has written this file, before a query runs; here it is read."""
+    deadline = time.monotonic() + SEEN_S_MAX  # a network disk may be slow to show it
+    while not metadata.exists():
+        if time.monotonic() > deadline:
+            raise _not_shared(folder, "what Spark's driver writes there is not seen here")
+        time.sleep(LOOK_S)
+
+
+def _look(mark: str) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    def look(batches: Iterable[Any]) -> Iterator[Any]:
+        for batch in batches:
+            blind = batch.num_rows and not Path(mark).exists()
+            hosts = [socket.gethostname()] if blind else []
+            yield pa.RecordBatch.from_pydict({"host": pa.array(hosts, pa.string())})
+
+    return look
+
+
+def _not_shared(folder: Path, why: str) -> StreamsError:
+    return StreamsError(
+        f"The state directory {folder} must be on a disk that this machine and all machines of"
+        f" Spark share (NFS, for one), at the same path: {why}. Give such a place: state_dir,"
+        " --state-dir"
+    )
