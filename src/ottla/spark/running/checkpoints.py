@@ -36,6 +36,11 @@ class Checkpoint:
         """No batch has been begun that is not done."""
         return self._last("offsets") == self._last("commits")
 
+    @property
+    def last_done(self) -> int:
+        """The number of the last batch that is done; -1 if there is none."""
+        return self._last("commits")
+
     def position(self) -> Position:
         """Where the last batch ended that is done; empty if there is none."""
         done = self._last("commits")

@@ -210,7 +210,7 @@ def _check_key_words(statement: CreateSource) -> None:
 
 
 def _refuse_maps(column: Column) -> None:
-    if _has_map(column.type):
+    if has_map(column.type):
         raise SqlError(
             "Map keys, including types that contain maps, are not supported as they may lead to"
             " unexpected behavior due to inconsistent serialization. Key column name:"
@@ -219,11 +219,11 @@ def _refuse_maps(column: Column) -> None:
         )
 
 
-def _has_map(type_: SqlType) -> bool:
+def has_map(type_: SqlType) -> bool:
     if type_.kind is Kind.MAP:
         return True
     inner = [type_.element] if type_.element else []
-    return any(_has_map(each) for each in [*inner, *(field.type for field in type_.fields)])
+    return any(has_map(each) for each in [*inner, *(field.type for field in type_.fields)])
 
 
 # -- properties

@@ -48,6 +48,10 @@ class Shop:
         for query_id, plan in self._plans.items():
             self.queries.start(query_id, plan)
 
+    def forget(self, query_id: str) -> None:
+        """It was ended while no server ran."""
+        del self._plans[query_id]
+
     def run(self, text: str, **properties: str) -> str:
         """Defines a source, or starts a query, whose id it gives."""
         (statement,) = parse(text)

@@ -24,6 +24,13 @@ class Cluster(cluster.Cluster):
         names = [internal_topic(query_id, each.name, service_id) for each in plan.internal_topics]
         cluster.delete_topics(self, names)
 
+    def delete_topics_of(self, query_id: str, service_id: str) -> None:
+        """Its internal topics, where nobody knows its plan any more."""
+        begins, ends = internal_topic(query_id, "*", service_id).split("*")
+        with self.admin() as admin:
+            names = [e for e in admin.topics.names() if e.startswith(begins) and e.endswith(ends)]
+        cluster.delete_topics(self, names)
+
 
 def _wish(topic: Topic, model: TopicDescription, query_id: str, service_id: str) -> NewTopic:
     name = internal_topic(query_id, topic.name, service_id) if topic.internal else topic.name

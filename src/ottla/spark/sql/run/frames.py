@@ -134,21 +134,21 @@ def _aggregated(operator: Aggregate, frame: DataFrame) -> DataFrame:
     by = [expr(spark_name(each.name)) for each in operator.groups]
     window = operator.window
     if window is not None:
-        rows = _timed(rows, operator.grace_ms)
-        by.append(expr(_window_text(window)).alias(WINDOW))
+        rows = timed(rows, operator.grace_ms)
+        by.append(expr(window_text(window)).alias(WINDOW))
     calls = [expr(f"{each.spark} AS {spark_name(each.name)}") for each in operator.calls]
     done = rows.groupBy(*by).agg(*calls, expr(f"max({ROWTIME}) AS {ROWTIME}"))
     names = [spark_name(each.name) for each in operator.groups]
     names += [spark_name(each.name) for each in operator.calls]
-    return done.selectExpr(*names, ROWTIME, f"false AS {DELETED}", *_bounds(window))
+    return done.selectExpr(*names, ROWTIME, f"false AS {DELETED}", *window_bounds(window))
 
 
-def _timed(frame: DataFrame, delay_ms: int) -> DataFrame:
+def timed(frame: DataFrame, delay_ms: int) -> DataFrame:
     timed = frame.selectExpr("*", f"timestamp_millis({ROWTIME}) AS {TIME}")
     return timed.withWatermark(TIME, f"{delay_ms} milliseconds")
 
 
-def _window_text(window: Window) -> str:
+def window_text(window: Window) -> str:
     if window.kind is WindowKind.SESSION:
         # Kafka joins what is exactly a gap apart, Spark does not.
         return f"session_window({TIME}, '{window.gap_ms + 1} milliseconds')"
@@ -156,7 +156,7 @@ def _window_text(window: Window) -> str:
     return f"window({TIME}, '{window.size_ms} milliseconds', '{slide} milliseconds')"
 
 
-def _bounds(window: Window | None) -> list[str]:
+def window_bounds(window: Window | None) -> list[str]:
     if window is None:
         return []
     # The end of a session is its last row's time.
@@ -175,9 +175,9 @@ def _stream_join(operator: StreamJoin, left: DataFrame, right: DataFrame) -> Dat
     sides = []
     for name, side, frame in (("l", operator.left, left), ("r", operator.right, right)):
         rows = side_frame(side, frame).where("key IS NOT NULL")
-        timed = _timed(rows, delay)
+        on_time = timed(rows, delay)
         names = ("key", "row", ROWTIME, TIME)
-        sides.append(timed.selectExpr(*(f"{each} AS {name}_{each}" for each in names)))
+        sides.append(on_time.selectExpr(*(f"{each} AS {name}_{each}" for each in names)))
     before, after = operator.before_ms, operator.after_ms
     condition = (
         "l_key = r_key"

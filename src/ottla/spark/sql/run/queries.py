@@ -3,6 +3,7 @@
 state_dir/queries/<query id>/<step>/   checkpoint/ of a stage with a Spark query of its own;
                                        start.json, position.json, alone/ (see feeds.py)
 state_dir/shared/<input>/              checkpoint/ and members.json of a feed
+state_dir/companies/<name>/            of aggregates that share a Spark query (see companies.py)
 state_dir/push/<query id>/             of push queries, gone with them
 """
 
@@ -14,6 +15,7 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -26,11 +28,14 @@ from ottla.spark.running.states import QueryState, State, worst
 from ottla.spark.sql.plan.pull import Pull
 from ottla.spark.sql.plan.stages import Input, Plan, Stage
 from ottla.spark.sql.run.cluster import Cluster
+from ottla.spark.sql.run.companies import Companion
 from ottla.spark.sql.run.feeds import Feed, Member
 from ottla.spark.sql.run.frames import member_text
+from ottla.spark.sql.run.lobby import Companies, Seat, alone_plan
 from ottla.spark.sql.run.pull import Answer, Pulls
 from ottla.spark.sql.run.push import PushQuery
 from ottla.spark.sql.run.spells import Ground, wants_earliest
+from ottla.spark.sql.run.together import Candidate, Together, can_share
 from ottla.spark.sql.syntax.statements import SourceKind
 
 if TYPE_CHECKING:
@@ -55,23 +60,32 @@ class _Query:
 
 @dataclass
 class _Part:
-    """A stage that runs: by itself, or as a member of a feed."""
+    """A stage that runs: by itself, as a member of a feed, or where aggregates sit."""
 
     kept: Kept | None = None
     feed: Feed | None = None
     member_id: str = ""
+    seat: Seat | None = None
 
     def state(self) -> QueryState:
         if self.kept is not None:
             return self.kept.state()
+        if self.seat is not None:
+            return self.seat.state()
         assert self.feed is not None
         return self.feed.state(self.member_id)
 
-    def stop(self) -> None:
+    def stop(self, *, keep: bool) -> None:
         if self.kept is not None:
             self.kept.stop()
+        elif self.seat is not None:
+            self.seat.stop(keep=keep)
         elif self.feed is not None:
             self.feed.leave(self.member_id)
+
+    def retry(self) -> bool:
+        """Whether it could be told to try again as it is."""
+        return self.seat is not None and self.seat.retry()
 
 
 class Queries:
@@ -92,6 +106,7 @@ class Queries:
         self._lock = threading.RLock()
         self._queries: dict[str, _Query] = {}
         self._feeds: dict[str, Feed] = {}
+        self._companies = self._all_companies()
         self._pushes: dict[str, PushQuery] = {}
         self._push_count = 0
         self._pulls = Pulls(self._ground)
@@ -107,6 +122,8 @@ class Queries:
             query = _Query(query_id, plan, paused=paused)
             for stage in plan.stages:
                 self._starts(query, stage)
+                if paused:
+                    self._companies.dismiss(_member_id(query_id, stage), keep=True)
             if not paused:
                 self._begin(query)
             self._queries[query_id] = query
@@ -117,11 +134,23 @@ class Queries:
             query = self._queries.pop(query_id, None)
             if query is None:
                 return
-            self._end(query)
+            self._end(query, keep=keep)
         if not keep:
             shutil.rmtree(self._query_dir(query_id), ignore_errors=True)
             service_id = self._ground.service_id
             self._cluster.delete_internal_topics(query_id, query.plan, service_id)
+
+    def discard(self, query_id: str) -> None:
+        """What is left of a query that was ended when nobody ran it."""
+        home = self._query_dir(query_id)
+        with self._lock:
+            if query_id in self._queries or not home.is_dir():
+                return
+            for step in [each.name for each in home.iterdir()]:
+                self._companies.dismiss(f"{home.name}/{step}", keep=False)
+            shutil.rmtree(home, ignore_errors=True)
+        self._cluster.delete_topics_of(query_id, self._ground.service_id)
+        log.info("query %s was ended before: what was left of it is deleted", query_id)
 
     def pause(self, query_id: str) -> None:
         with self._lock:
@@ -133,6 +162,8 @@ class Queries:
         """Goes on; also with a query that has FAILED."""
         with self._lock:
             query = self._queries[query_id]
+            if query.parts and all(each.retry() for each in query.parts):
+                return
             self._end(query)
             query.paused = False
             self._begin(query)
@@ -152,20 +183,24 @@ class Queries:
     def halt(self) -> None:
         """Stops all persistent queries, at once; every one of them can be started again."""
         with self._lock:
-            kept = [
-                part.kept
-                for query in self._queries.values()
-                for part in query.parts
-                if part.kept is not None
-            ]
+            parts = [part for query in self._queries.values() for part in query.parts]
+            kept = [each.kept for each in parts if each.kept is not None]
+            seats = [each.seat for each in parts if each.seat is not None]
             for feed in self._feeds.values():
                 feed.close_soon()
+            self._companies.close_soon()
             for each in kept:
                 each.stop_soon()
+            for seat in seats:
+                seat.stop_soon()
             for feed in self._feeds.values():
                 feed.close()
+            self._companies.close()
             for each in kept:
                 each.stop()
+            for seat in seats:
+                seat.close()
+            self._companies = self._all_companies()
             self._queries.clear()
             self._feeds.clear()
 
@@ -220,9 +255,9 @@ class Queries:
             self._end(query)
             raise
 
-    def _end(self, query: _Query) -> None:
+    def _end(self, query: _Query, *, keep: bool = True) -> None:
         for part in query.parts:
-            part.stop()
+            part.stop(keep=keep)
             if part.feed is not None and not part.feed.members:
                 self._close_feed(part.feed)
         query.parts = []
@@ -236,15 +271,46 @@ class Queries:
         home = self._query_dir(query.id) / stage.step
         if stage.stateless and not stage.output.exploded:
             return self._member(query, stage, home, starts[0])
+        if can_share(stage):
+            return _Part(seat=self._companies.take(self._companion(query, stage, home, starts)))
         properties = query.plan.properties
         kept = self._kept(query.id, stage, starts, home / "checkpoint", properties, None)
         kept.start()
         return _Part(kept=kept)
 
+    def _companion(
+        self, query: _Query, stage: Stage, home: Path, starts: list[Position | None]
+    ) -> Companion:
+        member_id, properties = _member_id(query.id, stage), query.plan.properties
+        candidate = Candidate(member_id, stage, stage.output.topic, starts[0] or {})
+        checkpoint = home / "checkpoint"
+
+        def begin_with(plan: Together) -> StreamingQuery:
+            return self._ground.begin_together(
+                candidate.operator,
+                plan,
+                [member_id],
+                checkpoint,
+                name=f"{query.id}_{stage.step}",
+                properties=properties,
+            )
+
+        def kept() -> Kept:
+            plan = alone_plan(home)
+            if plan is not None:
+                begin = partial(begin_with, plan)
+                return Kept(f"{query.id} {stage.step}", begin, self._ground.pace)
+            return self._kept(query.id, stage, starts, checkpoint, properties, None)
+
+        return Companion(candidate, home, properties, kept)
+
+    def _all_companies(self) -> Companies:
+        return Companies(self._dir / "companies", self._ground)
+
     def _member(self, query: _Query, stage: Stage, home: Path, start: Position | None) -> _Part:
         source, output = stage.inputs[0], stage.output
         feed = self._feed(source)
-        member_id = f"{quote(query.id, safe='')}/{stage.step}"
+        member_id = _member_id(query.id, stage)
         feed.join(
             Member(
                 member_id,
@@ -294,6 +360,11 @@ class Queries:
             return None
         earliest = source.kind is SourceKind.TABLE or wants_earliest(plan.properties)
         return self._cluster.position(source.topic, earliest=earliest)
+
+
+def _member_id(query_id: str, stage: Stage) -> str:
+    """As its folder is named."""
+    return f"{quote(query_id, safe='')}/{stage.step}"
 
 
 def _state(query: _Query) -> QueryState:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,9 +12,17 @@ from ottla.spark import session, source
 from ottla.spark.running.begin import Pace, Starts, activate, batch_writer, briefly
 from ottla.spark.running.checkpoints import Checkpoint, Position
 from ottla.spark.sql.functions import register_udfs
-from ottla.spark.sql.plan.stages import Input, Output, Stage, StreamJoin, internal_topic
+from ottla.spark.sql.plan.stages import (
+    Aggregate,
+    Input,
+    Output,
+    Stage,
+    StreamJoin,
+    internal_topic,
+)
 from ottla.spark.sql.run import frames
 from ottla.spark.sql.run.cluster import Cluster
+from ottla.spark.sql.run.together import Together, shared_frame, shared_input, shared_layouts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -142,6 +150,31 @@ class Ground:
             writer = writer.trigger(processingTime=f"{interval} milliseconds")
         options = {**self.cluster.options(), "ottla.layouts": json.dumps(layouts)}
         return self._starts.start(writer.outputMode("append").format("ottla").options(**options))
+
+    def begin_together(
+        self,
+        operator: Aggregate,
+        plan: Together,
+        outputs: Sequence[str],
+        checkpoint: Path,
+        *,
+        name: str,
+        properties: Mapping[str, str],
+        available_now: bool = False,
+    ) -> StreamingQuery:
+        """Aggregates in one Spark query, of which those of `outputs` are written."""
+        frame = self.read(shared_input(operator), "", plan.start, checkpoint)
+        rows = shared_frame(frame, plan, outputs, operator)
+        writer = rows.writeStream.option("checkpointLocation", str(checkpoint)).queryName(name)
+        if available_now:
+            writer = writer.trigger(availableNow=True)
+        else:
+            interval = self.pace.interval_ms(properties)
+            writer = writer.trigger(processingTime=f"{interval} milliseconds")
+        layouts = json.dumps(shared_layouts(plan, outputs))
+        options = {**self.cluster.options(), "ottla.layouts": layouts}
+        write = briefly(batch_writer(options))
+        return self._starts.start(writer.outputMode("update").foreachBatch(write))
 
     def try_member(self, read: Input, member: Mapping[str, Any], start: Position) -> None:
         """Computes what a member makes of the rows from `start` on, and writes it nowhere."""
