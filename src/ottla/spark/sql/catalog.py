@@ -306,14 +306,18 @@ def column_text(column: Column) -> str:
 
 def did_you_mean(name: str, there: Iterable[str], what: str, show: str = "") -> str:
     """The names that look like this one, or how to see those there are."""
-    names = list(there)
-    folded = {each.upper(): each for each in names}
-    close = difflib.get_close_matches(name.upper(), folded, SUGGESTIONS_MAX)
+    close = close_names(name, there)
     if close:
-        return "Did you mean " + " or ".join(folded[each] for each in close) + "?"
+        return "Did you mean " + " or ".join(close) + "?"
     if show:
         return f"{show} lists each {what} there is."
     return "SHOW STREAMS; and SHOW TABLES; list what there is."
+
+
+def close_names(name: str, there: Iterable[str]) -> list[str]:
+    folded = {each.upper(): each for each in there}
+    close = difflib.get_close_matches(name.upper(), folded, SUGGESTIONS_MAX)
+    return [folded[each] for each in close]
 
 
 def _without(mapping: Mapping[str, _T], name: str) -> dict[str, _T]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.spark.sql.catalog import Source, column_text
+from ottla.spark.sql.catalog import Source, close_names, column_text, did_you_mean
 from ottla.spark.sql.errors import SqlError
 from ottla.spark.sql.schema import (
     PSEUDO_COLUMNS,
@@ -234,7 +234,9 @@ def check_properties(properties: Properties, allowed: frozenset[str]) -> None:
     if unknown:
         raise SqlError(
             f"Invalid config variable(s) in the WITH clause: {','.join(unknown)}",
-            remedy="Known are: " + ", ".join(sorted(allowed)) + ".",
+            remedy=did_you_mean(unknown[0], allowed, "")
+            if close_names(unknown[0], allowed)
+            else "Known are: " + ", ".join(sorted(allowed)) + ".",
         )
     if "FORMAT" in properties and {"KEY_FORMAT", "VALUE_FORMAT"} & set(properties):
         other = "KEY_FORMAT" if "KEY_FORMAT" in properties else "VALUE_FORMAT"

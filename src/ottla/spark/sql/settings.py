@@ -5,12 +5,14 @@ The names are ksqlDB's, so that its properties files and its clients' settings c
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from ottla.spark.sql.catalog import did_you_mean
 from ottla.spark.sql.definitions import (
     DEFAULT_KEY_FORMAT,
     DEFAULT_VALUE_FORMAT,
@@ -23,6 +25,9 @@ from ottla.spark.sql.functions import MODULES
 SERVICE_ID: Final = "ksql.service.id"
 BOOTSTRAP_SERVERS: Final = "bootstrap.servers"
 STATE_DIR: Final = "ksql.streams.state.dir"
+SPARK_REMOTE: Final = "ottla.sql.spark.remote"
+STATE_MOVED: Final = "ottla.sql.state.moved"
+HEADLESS_STATE_DIR: Final = "./sql-state"
 LISTENERS: Final = "listeners"
 QUERIES_FILE: Final = "ksql.queries.file"
 AUTO_OFFSET_RESET: Final = "auto.offset.reset"
@@ -74,13 +79,14 @@ PROPERTIES: Final = {
         Property(BOOTSTRAP_SERVERS, "localhost:9092", editable=False),
         Property(LISTENERS, f"http://127.0.0.1:{DEFAULT_PORT}", editable=False),
         Property(SERVICE_ID, "default_", editable=False),
-        Property(STATE_DIR, "./sql-state", editable=False),
+        Property(STATE_DIR, "", editable=False),
+        Property(STATE_MOVED, "false", False, _BOOLEAN),
         Property(QUERIES_FILE, "", editable=False),
         Property(COMMAND_TIMEOUT_MS, "5000", editable=False, check=_number),
         Property(PUSH_QUERIES_MAX, "100", editable=False, check=_number),
         Property(MODULES, "", editable=False),
         Property("ottla.sql.spark.master", "local[*]", editable=False),
-        Property("ottla.sql.spark.remote", "", editable=False),
+        Property(SPARK_REMOTE, "", editable=False),
         Property("ottla.sql.spark.heap", "1g", editable=False),
         Property(AUTO_OFFSET_RESET, "latest", True, _one_of("earliest", "latest", "none")),
         Property(DEFAULT_KEY_FORMAT, "KAFKA", True, _format),
@@ -112,9 +118,22 @@ class Settings:
         return self.get(SERVICE_ID)
 
     @property
-    def state_dir(self) -> Path:
-        """Of this service: two services can share a disk."""
-        return Path(self.get(STATE_DIR)).absolute() / self.service_id
+    def state_root(self) -> Path:
+        """Where all services keep their state, if nothing else is said: one place for a server and
+        for a shell of the same user, so that each goes on with the queries of the other."""
+        if self.get(STATE_DIR):
+            return Path(self.get(STATE_DIR)).absolute()
+        if self.get(QUERIES_FILE):
+            return Path(HEADLESS_STATE_DIR).absolute()
+        state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+        return Path(state).expanduser() / "ottla" / "sql"
+
+    def state_dir(self, cluster_id: str) -> Path:
+        """Of this service: two services can share a disk. A cluster that is made anew counts its
+        commands from the beginning: what is kept for one must never be found by another."""
+        if self.get(STATE_DIR) or self.get(QUERIES_FILE):
+            return self.state_root / self.service_id
+        return self.state_root / (cluster_id or "cluster") / self.service_id
 
     @property
     def command_timeout_s(self) -> float:
@@ -135,6 +154,18 @@ class Settings:
             for name, value in self.properties.items()
             if name.startswith(("security.", "sasl.", "ssl.", "client."))
         }
+
+
+def check_spark(settings: Settings) -> None:
+    """Before anything starts: a Spark that the queries can't run on is told at once."""
+    remote = settings.get(SPARK_REMOTE)
+    if remote:
+        raise SqlError(
+            f"The SQL does not run on a Spark Connect server ({remote}): rows of push queries and"
+            " updates of tables go through the process that drives Spark, which is the Connect"
+            " server's there, and its queries end with a session that has been idle.",
+            remedy="Use --master spark://host:7077: a cluster's executors, and the driver here.",
+        )
 
 
 def listener(settings: Settings) -> tuple[str, int]:
@@ -194,7 +225,7 @@ def check_property(name: str, value: str | None = None) -> str:
     if known is None and not _is_of_clients(name):
         raise SqlError(
             f"Not recognizable as ksql, streams, consumer, or producer property: '{name}'",
-            remedy="SHOW PROPERTIES; lists those there are.",
+            remedy=did_you_mean(plain, PROPERTIES, "property", "SHOW PROPERTIES;"),
         )
     if known is not None and not known.editable:
         raise SqlError(

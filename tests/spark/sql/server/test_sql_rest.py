@@ -176,7 +176,7 @@ def test_topics_are_asserted(client: httpx.Client) -> None:
 
 
 def test_connectors_are_refused_honestly(client: httpx.Client) -> None:
-    assert "no Connect worker yet" in ksql_error(client, "SHOW CONNECTORS;")["message"]
+    assert "a Connect worker runs them" in ksql_error(client, "SHOW CONNECTORS;")["message"]
 
 
 def test_http_1_is_spoken_too(url: str) -> None:

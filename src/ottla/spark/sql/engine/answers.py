@@ -27,7 +27,10 @@ from ottla.spark.sql.syntax.statements import (
 )
 
 INTERNAL_PREFIXES: Final = ("_", "__")
-NO_CONNECT: Final = "Connectors come with a later version of Ottla: there is no Connect worker yet."
+NO_CONNECT: Final = "Connectors are not made by SQL statements here: a Connect worker runs them."
+CONNECT_REMEDY: Final = (
+    "`ottla connect worker` starts one, `ottla connect create file.json` makes a connector."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,7 @@ def show(statement: Show, asked: Asked) -> Entity:
         case Subject.VARIABLES:
             listed = [{"name": name, "value": value} for name, value in asked.variables.items()]
             return entity("variables", text, variables=listed)
-    raise SqlError(NO_CONNECT, remedy="A topic can be filled by any producer: `ottla produce`.")
+    raise SqlError(NO_CONNECT, remedy=CONNECT_REMEDY)
 
 
 def _topics(statement: Show, asked: Asked) -> Entity:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.spark.sql.engine.answers import NO_CONNECT
+from ottla.spark.sql.engine.answers import CONNECT_REMEDY, NO_CONNECT
 from ottla.spark.sql.errors import SqlCode, SqlError
 from ottla.spark.sql.syntax.statements import (
     AlterSystem,
@@ -29,9 +29,7 @@ def refused(statement: Statement) -> SqlError:
                 code=SqlCode.QUERY_ENDPOINT,
             )
         case CreateConnector() | DropConnector() | DescribeConnector():
-            return SqlError(
-                NO_CONNECT, remedy="A topic can be filled by any producer: `ottla produce`."
-            )
+            return SqlError(NO_CONNECT, remedy=CONNECT_REMEDY)
         case AssertSchema():
             return SqlError(
                 "ASSERT SCHEMA needs a schema registry, which is not built yet.",

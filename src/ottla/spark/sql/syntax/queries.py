@@ -10,7 +10,7 @@ from ottla.spark.sql.syntax import mistakes
 from ottla.spark.sql.syntax.beyond import limit_of, parse_beyond
 from ottla.spark.sql.syntax.cursor import Cursor
 from ottla.spark.sql.syntax.expressions import BeyondKsql, Expression, expression, value
-from ottla.spark.sql.syntax.scanner import Lexeme
+from ottla.spark.sql.syntax.scanner import Lexeme, Token
 from ottla.spark.sql.syntax.statements import (
     Emit,
     Join,
@@ -250,7 +250,22 @@ def _window(at: Cursor) -> Window:
             "Such as WINDOW HOPPING (SIZE 30 SECONDS, ADVANCE BY 10 SECONDS).",
             token,
         )
+    _check_sizes(at, token, sizes)
     return Window(kind, **sizes)
+
+
+def _check_sizes(at: Cursor, token: Token, sizes: dict[str, int]) -> None:
+    """As Kafka Streams has it: a window has a size, and no gap lies between two that follow."""
+    size = sizes.get("size_ms", sizes.get("gap_ms", 0))
+    advance = sizes.get("advance_ms", size)
+    if size <= 0:
+        at.fail("a window of no size", "Such as WINDOW TUMBLING (SIZE 30 SECONDS).", token)
+    if not 0 < advance <= size:
+        at.fail(
+            "a hopping window can't advance by more than its SIZE, or by nothing",
+            "ADVANCE BY at most the SIZE: with the same it is WINDOW TUMBLING.",
+            token,
+        )
 
 
 def _window_option(at: Cursor, kind: WindowKind) -> str:
