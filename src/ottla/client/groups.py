@@ -112,14 +112,19 @@ class Groups:
                 )
         return committed
 
-    def alter_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+    def alter_offsets(
+        self, name: str, offsets: Mapping[TopicPartition, int], *, metadata: str | None = None
+    ) -> None:
         """Make these the group's offsets. It must have no members that read these topics."""
         if not offsets:
             return
         session = self._session
         wish = ConsumerGroupTopicPartitions(
             name,
-            [confluent_kafka.TopicPartition(*each, offset) for each, offset in offsets.items()],
+            [
+                confluent_kafka.TopicPartition(*each, offset, metadata)
+                for each, offset in offsets.items()
+            ],
         )
         futures = session.call(
             session.librdkafka.alter_consumer_group_offsets,

@@ -16,6 +16,7 @@ HELP = """SQL over topics: streams, tables, and queries that go on.
 
 [dim]ottla sql                                     a shell, with a server of its own
 ottla sql --server http://localhost:8088      a shell at a server that runs
+ottla sql --master spark://host:7077          on a Spark cluster
 ottla sql -e "SHOW STREAMS;"                  one statement
 ottla sql --file orders.sql
 echo "SHOW TOPICS;" | ottla sql --output json[/dim]
@@ -47,6 +48,12 @@ def sql(
     property_: Annotated[
         list[str], typer.Option("--set", help="A property, as SET does.", metavar="NAME=VALUE")
     ] = [],  # noqa: B006
+    master: Annotated[
+        str, typer.Option(help="Spark's master, of a server in this process.", metavar="URL")
+    ] = "",
+    remote: Annotated[
+        str, typer.Option(help="A Spark Connect server: the SQL says why that can't be.")
+    ] = "",
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
 ) -> None:
@@ -60,6 +67,8 @@ def sql(
         raise ToolError(f"--output {output}: tabular or json")
     if file is not None and not file.is_file():
         raise ToolError(f"--file {file}: there is no such file")
+    if server and (master or remote):
+        raise ToolError("--server has its Spark already: leave out --master and --remote")
     wish = Wish(
         execute=execute,
         file=file,
@@ -72,7 +81,10 @@ def sql(
         raise typer.Exit(run(lambda: Client(server), wish))
     from ottla.spark.sql.shell.own import OwnServer
 
-    with OwnServer(bootstrap_server, dict(read_properties(command_config))) as own:
+    spark = {"ottla.sql.spark.master": master, "ottla.sql.spark.remote": remote}
+    settings = dict(read_properties(command_config))
+    settings |= {name: value for name, value in spark.items() if value}
+    with OwnServer(bootstrap_server, settings) as own:
         code = run(own.connect, wish)
         sys.stdout.flush()
     raise typer.Exit(code)

@@ -51,7 +51,9 @@ def sql_server(
     master: Annotated[
         str, typer.Option(help="Spark's master: local[*], spark://..., k8s://...")
     ] = "",
-    remote: Annotated[str, typer.Option(help="A Spark Connect server: sc://host:15002.")] = "",
+    remote: Annotated[
+        str, typer.Option(help="A Spark Connect server: the SQL says why that can't be.")
+    ] = "",
     override: Annotated[
         list[str], typer.Option("--override", help="Set a property.", metavar="NAME=VALUE")
     ] = [],  # noqa: B006  typer copies it
@@ -62,7 +64,7 @@ def sql_server(
     need_spark("ottla sql-server")
     from ottla.spark.sql.errors import SqlError
     from ottla.spark.sql.server.process import run
-    from ottla.spark.sql.settings import QUERIES_FILE, Settings, listener
+    from ottla.spark.sql.settings import QUERIES_FILE, Settings, check_spark, listener
 
     told = dict(read_properties(properties)) if properties else {}
     told |= dict(_property(each) for each in override)
@@ -78,6 +80,7 @@ def sql_server(
     settings = Settings(told)
     _log(verbose)
     try:
+        check_spark(settings)
         there, at = listener(settings)
         file = settings.get(QUERIES_FILE)
         code = run(

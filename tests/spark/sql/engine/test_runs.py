@@ -24,6 +24,7 @@ class Told:
 
     calls: list[str] = field(default_factory=list)
     failing: set[str] = field(default_factory=set)
+    discarded: list[str] = field(default_factory=list)
 
     def start(self, query_id: str, plan: Plan, *, paused: bool = False) -> None:
         if query_id in self.failing:
@@ -40,6 +41,9 @@ class Told:
 
     def resume(self, query_id: str) -> None:
         self.calls.append(f"resume {query_id}")
+
+    def discard(self, query_id: str) -> None:
+        self.discarded.append(query_id)
 
     def halt(self) -> None:
         self.calls.append("halt")
@@ -192,3 +196,43 @@ def _until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_what_is_left_of_a_query_that_was_ended_before_is_discarded(runs: Runs, told: Told) -> None:
+    ended = after("TERMINATE CSAS_A_1;", state=ONE)
+    runs.want(ended)
+    settled(runs)
+    assert told.discarded == [], "not ours without the lease"
+    runs.hold(True)
+    settled(runs)
+    runs.look_again()
+    settled(runs)
+    assert (told.discarded, told.calls) == (["CSAS_A_1"], [])
+
+
+def test_nothing_runs_with_a_state_that_is_not_the_queries_own(told: Told) -> None:
+    trouble = ["the state is in there:/old"]
+    asked: list[bool] = []
+
+    def claim(wanted: bool) -> str:
+        asked.append(wanted)
+        return trouble[0]
+
+    runs = Runs(lambda: told, claim)
+    runs.start()
+    try:
+        runs.want(ONE)
+        runs.hold(True)
+        settled(runs)
+        assert (told.calls, runs.causes) == ([], {"CSAS_A_1": trouble[0]})
+        trouble[0] = ""
+        runs.look_again()
+        settled(runs)
+        runs.look_again()
+        settled(runs)
+        assert (told.calls, runs.causes) == (["start CSAS_A_1"], {})
+        runs.want(after("TERMINATE CSAS_A_1;", state=ONE))
+        settled(runs)
+        assert asked == [True, True, False], "and nobody's, when there are no queries"
+    finally:
+        runs.close()

@@ -62,3 +62,23 @@ def test_without_a_broker_it_says_so_at_once(
     told = capsys.readouterr().err
     assert "no broker at 127.0.0.1:1" in told
     assert "`ottla serve` starts one" in told
+
+
+def test_a_spark_connect_server_is_refused_with_the_reason(
+    kafka: LocalCluster,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    where = ["--bootstrap-server", kafka.bootstrap_servers, "--remote", "sc://host:15002"]
+    for command in (["sql", "-e", "SHOW STREAMS;"], ["sql-server", "--port", "0"]):
+        assert main([*command, *where]) == 1
+        told = " ".join(capsys.readouterr().err.split())
+        assert "does not run on a Spark Connect server (sc://host:15002)" in told
+        assert "--master spark://host:7077" in told
+
+
+def test_a_server_that_runs_has_its_spark_already(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sql", "--server", "http://localhost:1", "--master", "local[1]"]) == 1
+    assert "leave out --master and --remote" in capsys.readouterr().err

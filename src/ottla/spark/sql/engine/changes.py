@@ -54,6 +54,7 @@ CHANGING: Final = (
     Pause,
     Resume,
 )
+ENDED_MAX: Final = 1000
 PREFIXES: Final = {SourceKind.STREAM: "CSAS", SourceKind.TABLE: "CTAS"}
 
 
@@ -69,7 +70,8 @@ class Failure:
 class State:
     """All that the commands up to `position` have come to. `plans` are those of the queries.
 
-    `basis` is the last command that counted: one that was void has changed nothing.
+    `basis` is the last command that counted: one that was void has changed nothing. `ended` are
+    queries of which a server that did not run then may still have the checkpoints.
     """
 
     catalog: Catalog = field(default_factory=Catalog)
@@ -77,6 +79,7 @@ class State:
     failures: Mapping[str, Failure] = field(default_factory=dict)
     position: int = -1
     basis: int = -1
+    ended: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,6 +433,10 @@ def _forget(state: State, failed: Iterable[str]) -> State:
 
 def _with(state: State, catalog: Catalog, plans: Mapping[str, Plan] | None = None) -> State:
     kept = {**state.plans, **(plans or {})}
+    gone = [each for each in state.catalog.queries if each not in catalog.queries]
     return replace(
-        state, catalog=catalog, plans={id_: kept[id_] for id_ in catalog.queries if id_ in kept}
+        state,
+        catalog=catalog,
+        plans={id_: kept[id_] for id_ in catalog.queries if id_ in kept},
+        ended=(*state.ended, *gone)[-ENDED_MAX:],
     )

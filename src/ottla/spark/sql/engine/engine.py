@@ -24,13 +24,20 @@ from ottla.spark.sql.engine.cluster import Cluster
 from ottla.spark.sql.engine.commands import Command, CommandTopic
 from ottla.spark.sql.engine.entities import Entity, current_status, entity, warning
 from ottla.spark.sql.engine.follower import Follower, Outcome, Status
+from ottla.spark.sql.engine.homes import Home, Homes
 from ottla.spark.sql.engine.lease import Lease
 from ottla.spark.sql.engine.refusals import refused
 from ottla.spark.sql.engine.runs import Runs
 from ottla.spark.sql.errors import SqlCode, SqlError
 from ottla.spark.sql.functions import BUILTIN, MODULES, load_functions
 from ottla.spark.sql.plan.planner import plan_query
-from ottla.spark.sql.settings import Settings, check_property, checked, plain_name
+from ottla.spark.sql.settings import (
+    STATE_MOVED,
+    Settings,
+    check_property,
+    checked,
+    plain_name,
+)
 from ottla.spark.sql.syntax import parse
 from ottla.spark.sql.syntax.statements import (
     AssertTopic,
@@ -97,7 +104,14 @@ class Engine:
         self.follower = Follower(
             None if headless else self._topic, self.cluster.partition_count, self._changed
         )
-        self.runs = Runs(workers.queries_if_ready) if workers else None
+        self._homes = Homes(
+            settings.bootstrap_servers,
+            topic=self._topic.name,
+            group=f"_ottla-sql-{settings.service_id}home",
+            moved=settings.get(STATE_MOVED).lower() == "true",
+            settings=settings.client,
+        )
+        self.runs = Runs(workers.queries_if_ready, self._claim) if workers else None
         self._lease = Lease(
             settings.bootstrap_servers,
             topic=self._topic.name,
@@ -145,6 +159,13 @@ class Engine:
     def _lease_changed(self, held: bool) -> None:
         if self.runs is not None:
             self.runs.hold(held)
+
+    def _claim(self, wanted: bool) -> str:
+        if not wanted:
+            self._homes.release()
+            return ""
+        assert self.workers is not None
+        return self._homes.claim(Home.of(self.workers.state_dir))
 
     # What is there
 

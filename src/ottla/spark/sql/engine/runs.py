@@ -30,6 +30,7 @@ class Starter(Protocol):
     def stop(self, query_id: str, *, keep: bool = False) -> None: ...
     def pause(self, query_id: str) -> None: ...
     def resume(self, query_id: str) -> None: ...
+    def discard(self, query_id: str) -> None: ...
     def halt(self) -> None: ...
 
 
@@ -42,9 +43,18 @@ class _Started:
 class Runs:
     """One thread starts and stops; everybody else says what is wanted, and may wait for it."""
 
-    def __init__(self, starter: Callable[[], Starter | None]) -> None:
-        """`starter` gives None while Spark is still starting; `look_again` when it is there."""
+    def __init__(
+        self,
+        starter: Callable[[], Starter | None],
+        claim: Callable[[bool], str] = lambda _: "",
+    ) -> None:
+        """`starter` gives None while Spark is still starting; `look_again` when it is there.
+
+        `claim` is told whether there are queries, and says why they must not run here, if so.
+        """
         self._find_starter = starter
+        self._claim = claim
+        self._claimed: bool | None = None
         self._starter: Starter | None = None
         self._wanted = State()
         self._held = False
@@ -52,6 +62,8 @@ class Runs:
         self._done = 0
         self._changed = threading.Condition()
         self._started: dict[str, _Started] = {}
+        self._discarded: set[str] = set()
+        """Queries that have ended, and of which nothing is left."""
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="ottla-sql-runs", daemon=True)
         self.causes: dict[str, str] = {}
@@ -131,11 +143,16 @@ class Runs:
         if not held:
             return self._halt()
         wanted = state.catalog.queries
+        if self._claimed is not bool(wanted) and not self._may_run(list(wanted)):
+            return False
         fine = True
         for id_ in list(self._started):
             plan = state.plans.get(id_)
             if id_ not in wanted or self._started[id_].plan != plan:
                 fine &= self._tried(id_, "stop", partial(self._stop, id_, state))
+        for id_ in state.ended:
+            if id_ not in wanted and id_ not in self._started and id_ not in self._discarded:
+                fine &= self._tried(id_, "discard", partial(self._discard, id_))
         for id_, query in wanted.items():
             plan = state.plans.get(id_)
             if plan is None:
@@ -146,6 +163,18 @@ class Runs:
                 fine &= self._tried(id_, "pause", partial(self._pause, id_, query.paused))
         self.causes = {id_: each for id_, each in self.causes.items() if id_ in wanted}
         return fine
+
+    def _may_run(self, wanted: list[str]) -> bool:
+        """Once for each lease: our state is the queries' own. Else they are told why not."""
+        trouble = self._claim(bool(wanted))
+        if trouble:
+            if any(self.causes.get(each) != trouble for each in wanted):
+                log.error("no query is started: %s", trouble)
+            self.causes = dict.fromkeys(wanted, trouble)
+            return False
+        self.causes = {}
+        self._claimed = bool(wanted)
+        return True
 
     def _tried(self, id_: str, what: str, work: Callable[[], None]) -> bool:
         try:
@@ -160,6 +189,7 @@ class Runs:
     def _halt(self) -> bool:
         """All at once, and all of it kept: whoever has the lease next goes on there."""
         assert self._starter is not None
+        self._claimed = None
         if self._started:
             self._starter.halt()
             log.info("%d queries stopped", len(self._started))
@@ -179,6 +209,12 @@ class Runs:
         self._starter.stop(id_, keep=id_ in state.catalog.queries)
         del self._started[id_]
         log.info("query %s stopped", id_)
+
+    def _discard(self, id_: str) -> None:
+        """Ended when nobody ran it: before Spark was there, or while another server had it."""
+        assert self._starter is not None
+        self._starter.discard(id_)
+        self._discarded.add(id_)
 
     def _pause(self, id_: str, to: bool) -> None:
         assert self._starter is not None

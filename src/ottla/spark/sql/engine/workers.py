@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.client import Producer
+from ottla.client import Admin, Producer
 from ottla.client.delivery import Setting
 from ottla.spark import session
 from ottla.spark.rows import tell_bad
@@ -173,11 +174,18 @@ class Workers:
                 self._queries = Queries(
                     self._spark.get,
                     settings.bootstrap_servers,
-                    settings.state_dir,
+                    self.state_dir,
                     settings.client,
                     service_id=settings.service_id,
                 )
             return self._queries
+
+    @cached_property
+    def state_dir(self) -> Path:
+        """Where queries keep how far they are; the broker is asked which cluster it is."""
+        settings = self._settings
+        with Admin(settings.bootstrap_servers, settings=settings.client) as admin:
+            return settings.state_dir(admin.cluster().cluster_id)
 
     def queries_if_ready(self) -> Queries | None:
         """The same, for who would rather come again than wait."""

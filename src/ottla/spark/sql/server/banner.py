@@ -32,7 +32,7 @@ class Banner:
         facts.add_row("[dim]REST[/]", f"[cyan]{escape(self._url)}[/]")
         facts.add_row("[dim]Kafka[/]", escape(settings.bootstrap_servers))
         facts.add_row("[dim]service id[/]", escape(settings.service_id))
-        facts.add_row("[dim]state[/]", escape(str(settings.state_dir)))
+        facts.add_row("[dim]state[/]", escape(str(settings.state_root)))
         if self._headless:
             facts.add_row("[dim]statements[/]", escape(settings.get(QUERIES_FILE)))
         mode = " · headless" if self._headless else ""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from ottla.spark.sql.errors import SqlError
 from ottla.spark.sql.shell.client import Client, Unreachable
-from ottla.spark.sql.shell.places import log_file, spark_log_file, state_dir
+from ottla.spark.sql.shell.places import log_file, spark_log_file
 
 if TYPE_CHECKING:
     from ottla.spark.serving import Serving
@@ -28,7 +28,7 @@ CLOSE_S: Final = 10.0
 
 
 class OwnServer:
-    """`settings` are the client's, from a properties file: they go to the broker with it."""
+    """`settings` are the client's, from a properties file, and what the server is to know."""
 
     def __init__(self, bootstrap_servers: str, settings: Mapping[str, str]) -> None:
         self._bootstrap = bootstrap_servers
@@ -84,18 +84,14 @@ class OwnServer:
             self._done.set()
 
     def _start(self) -> None:
-        from ottla.client import Admin
         from ottla.spark.serving import Serving
         from ottla.spark.sql.engine.engine import Engine
         from ottla.spark.sql.engine.workers import Workers
         from ottla.spark.sql.server.app import make_app
-        from ottla.spark.sql.settings import BOOTSTRAP_SERVERS, STATE_DIR, Settings
+        from ottla.spark.sql.settings import BOOTSTRAP_SERVERS, Settings, check_spark
 
-        with Admin(self._bootstrap, settings=dict(self._settings)) as admin:
-            where = state_dir(admin.cluster().cluster_id)
-        settings = Settings(
-            {STATE_DIR: str(where), **self._settings, BOOTSTRAP_SERVERS: self._bootstrap}
-        )
+        settings = Settings({**self._settings, BOOTSTRAP_SERVERS: self._bootstrap})
+        check_spark(settings)
         engine = Engine(settings, Workers(settings, spark_log=_emptied(spark_log_file())))
         serving = Serving(make_app(engine))
         with self._lock:

@@ -20,12 +20,6 @@ def spark_log_file() -> Path:
     return _home() / "spark.log"
 
 
-def state_dir(cluster_id: str) -> Path:
-    """Of that server's queries. A cluster that is made anew counts its commands from the beginning,
-    so that what is kept for one must never be found by another."""
-    return _home() / "sql" / (cluster_id or "cluster")
-
-
 def _home() -> Path:
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(state).expanduser() / "ottla"
