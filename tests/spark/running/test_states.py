@@ -55,6 +55,19 @@ def test_the_innermost_python_error_is_told_first() -> None:
     assert cause_of(text).startswith("ottla.errors.KafkaError: no such thing ([STREAM_FAILED]")
 
 
+def test_data_that_is_lost_is_told_of() -> None:
+    text = (
+        "[PYTHON_STREAMING] Failed when it perform latestOffset: "
+        "Traceback (most recent call last):\n"
+        '  File "a.py", line 3, in f\n'
+        "ottla.spark.fetching.DataLost: Some data may have been missed: orders-0 is gone\n"
+    )
+    assert cause_of(text) == (
+        "ottla.spark.fetching.DataLost: Some data may have been missed: orders-0 is gone"
+        " ([PYTHON_STREAMING] Failed when it perform latestOffset)"
+    )
+
+
 class OfJava(Exception):
     """As py4j's: its words are asked for from a JVM, which may be gone."""
 

@@ -89,6 +89,7 @@ def cause_of(error: BaseException | str | None) -> str:
     telling = [each for each in lines if each.strip() and not _NOISE.match(each)]
     innermost = [each.strip() for each in telling if _PYTHON_ERROR.match(each.strip())]
     first = telling[0].strip().lstrip(": ") if telling else "unknown"
+    first = first.removesuffix("Traceback (most recent call last):").rstrip(" :") or "unknown"
     if innermost and innermost[-1] not in first:
         first = f"{innermost[-1]} ({first})"
     return first[:CAUSE_CHARACTERS_MAX]
@@ -112,4 +113,4 @@ def brief(error: BaseException) -> str:
 _NOISE: Final = re.compile(
     r"^\s*(at |\.\.\. \d+ more|File \"|Traceback|=== |JVM stacktrace|An error occurred while)"
 )
-_PYTHON_ERROR: Final = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Failure)\b.*:")
+_PYTHON_ERROR: Final = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Failure|Lost)\b.*:")

@@ -12,10 +12,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.spark.sql.engine import answers
+from ottla.spark.sql.engine.advice import advised
 from ottla.spark.sql.engine.answer import Answer
 from ottla.spark.sql.engine.answers import Asked, QueryFacts
 from ottla.spark.sql.engine.asserting import assert_topic
@@ -193,6 +194,8 @@ class Engine:
             cause = runs.causes.get(id_, "") if runs else ""
             if cause:
                 found[id_] = QueryFacts("FAILED", cause)
+            elif known is not None and known.state == "FAILED":
+                found[id_] = replace(known, cause=advised(id_, known.cause))
             elif known is not None:
                 found[id_] = known
             elif query.paused:
