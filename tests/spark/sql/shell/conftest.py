@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-WAIT_S = 20.0
+WAIT_S = 240.0
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\x1b\][^\x07]*\x07|\r")
 
 
