@@ -20,12 +20,17 @@ import sys
 import time
 from pathlib import Path
 
+from ottla.testing.ports import reserve_port
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 CACHE = REPOSITORY / ".cache"
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 60.0
 
 # What the suites expect to be able to set (broker id 0 because kafka-python's own suite names it).
+# Members of the new protocols learn at a heartbeat what is theirs: every 5 s, if nobody says else.
+# Records of 2023, of which there are many here, are older than a week: five minutes after the start
+# of a broker they would be deleted, in the middle of whatever test runs then.
 SUITE_SETTINGS = {
     "broker.id": "0",
     "auto.create.topics.enable": "true",
@@ -34,14 +39,21 @@ SUITE_SETTINGS = {
     "group.min.session.timeout.ms": "1000",
     "offsets.topic.replication.factor": "1",
     "default.replication.factor": "1",
+    "log.retention.check.interval.ms": "86400000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "500",
 }
 
 
 def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+    """A port that is this process's as long as it lives, whoever listens there in between.
+
+    Suites run side by side: a port that is free while a broker is down would be another's soon.
+    """
+    reserved = reserve_port()
+    port: int = reserved.getsockname()[1]
+    reserved.detach()
+    return port
 
 
 class Broker:
@@ -155,7 +167,7 @@ class ApacheBroker(Broker):
             **{name: value for name, value in self.settings.items() if name != "broker.id"},
         }
         properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-        java = ["java", "-Xmx512M", "-cp", f"{kafka_jars()}/*"]
+        java = ["java", "-Xmx512M", *SHORT_LIVED, "-cp", f"{kafka_jars()}/*"]
         if not (self.data_directory / "meta.properties").exists():
             tool = [*java, "kafka.tools.StorageTool"]
             cluster = subprocess.run(
@@ -165,6 +177,10 @@ class ApacheBroker(Broker):
             done = subprocess.run([*tool, *formatting], capture_output=True, text=True)
             assert done.returncode == 0, f"apache did not start:\n{done.stdout}{done.stderr}"
         return [*java, "kafka.Kafka", str(properties)]
+
+
+# A JVM that lives for seconds does not live to see the work of its second compiler.
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 def kafka_jars() -> Path:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from compat_brokers import free_port, kafka_jars
+from compat_brokers import SHORT_LIVED, free_port, kafka_jars
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
@@ -63,7 +63,7 @@ class KafkaWorker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> KafkaWorker:
-        command = ["java", "-Xmx512M", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_jars()}/*"]
+        command = ["java", "-Xmx512M", *SHORT_LIVED, "-cp", f"{kafka_jars()}/*"]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [*command, WORKER, str(self._file)], stdout=log, stderr=log

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from compat_brokers import CACHE, REPOSITORY
+from compat_brokers import CACHE, REPOSITORY, SHORT_LIVED
 
 sys.path.insert(0, str(REPOSITORY / "tests/spark/streams"))
 
@@ -23,9 +23,9 @@ class KafkaStreams:
 
     def __init__(self, directory: Path) -> None:
         assert (JARS / "classes").exists(), "run tools/setup_test_clients.sh --maven first"
-        command = ["java", "-Xmx256M", "-cp", f"{JARS}/*:{JARS}/classes", "Transcripts"]
+        java = ["java", "-Xmx256M", *SHORT_LIVED, "-cp", f"{JARS}/*:{JARS}/classes"]
         self._process = subprocess.Popen(
-            [*command, str(directory)],
+            [*java, "Transcripts", str(directory)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from dataclasses import dataclass
 
-from compat_brokers import kafka_jars
+from compat_brokers import SHORT_LIVED, kafka_jars
 
 TOOL_TIMEOUT_S = 110
 TOOLS = "org.apache.kafka.tools"
@@ -25,7 +25,7 @@ class Outcome:
 def attempt(tool: str, *arguments: str, stdin: str = "") -> Outcome:
     """Runs a tool, whatever becomes of it. `tool` is a class, ConfigCommand's package apart."""
     name = tool if tool.startswith("kafka.") else f"{TOOLS}.{tool}"
-    command = ["java", "-Xmx256M", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_jars()}/*", name]
+    command = ["java", "-Xmx256M", *SHORT_LIVED, "-cp", f"{kafka_jars()}/*", name]
     done = subprocess.run(
         [*command, *arguments], input=stdin, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S
     )

@@ -7,7 +7,7 @@ asks DescribeTopicPartitions for topics: the newest version of nearly every API.
 from __future__ import annotations
 
 import pytest
-from compat_brokers import CACHE, REPOSITORY
+from compat_brokers import CACHE, REPOSITORY, SHORT_LIVED
 from compat_checks import Results, names_in, run_checks
 
 SOURCES = sorted((REPOSITORY / "tools" / "clients" / "java").glob("*Checks.java"))
@@ -17,7 +17,8 @@ JARS = CACHE / "java-client"
 @pytest.fixture(scope="module")
 def results(bootstrap: str) -> Results:
     assert (JARS / "classes").exists(), "run tools/setup_test_clients.sh first"
-    return run_checks(["java", "-Xmx256M", "-cp", f"{JARS}/*:{JARS}/classes", "Checks", bootstrap])
+    java = ["java", "-Xmx256M", *SHORT_LIVED, "-cp", f"{JARS}/*:{JARS}/classes"]
+    return run_checks([*java, "Checks", bootstrap])
 
 
 @pytest.mark.timeout(480)
