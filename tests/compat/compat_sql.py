@@ -15,6 +15,9 @@ from ottla.testing.ports import reserve_port
 
 START_S_MAX = 60.0
 STOP_S_MAX = 60.0
+# Spark's JVM lives for a minute here: its second compiler would be half of its CPU time. One that
+# was given options leaves nothing behind that works on (ottla.spark.archive).
+SHORT_LIVED = {"OTTLA_SPARK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 class SqlServer:
@@ -37,7 +40,10 @@ class SqlServer:
     def start(self) -> None:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._command, stdout=log, stderr=log, env={**os.environ, "TERM": "dumb"}
+                self._command,
+                stdout=log,
+                stderr=log,
+                env={**SHORT_LIVED, **os.environ, "TERM": "dumb"},
             )
         deadline = time.monotonic() + START_S_MAX
         while True:

@@ -94,6 +94,21 @@ def test_an_archive_is_used_when_it_is_there(
     assert archive.options(a_java(17)) == []
 
 
+def test_options_of_the_environment_are_given_to_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[str] = []
+
+    def launch(*_: object, java_options: list[str], **__: object) -> None:
+        given.extend(java_options)
+        raise session.StartError("enough")
+
+    monkeypatch.setattr(session, "Launch", launch)
+    monkeypatch.setenv(archive.SWITCH, "off")
+    monkeypatch.setenv(session.JAVA_OPTIONS, "-Xint -Da=b")
+    with pytest.raises(session.StartError, match="enough"):
+        session._start_jvm({}, None, a_java(17), ["-Xfirst"])
+    assert given == ["-Xfirst", "-Xint", "-Da=b"]
+
+
 @pytest.mark.parametrize(
     ("master", "count"),
     [("local", 1), ("local[3]", 3), ("local[4,2]", 4), ("spark://h:7077", None), ("yarn", None)],

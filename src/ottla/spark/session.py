@@ -52,6 +52,8 @@ LOCAL_SETTINGS: Final[Mapping[str, str]] = {
     ),
 }
 """Where all of Spark is in one process on this machine."""
+JAVA_OPTIONS: Final = "OTTLA_SPARK_JAVA_OPTIONS"
+"""More options for the JVM, wherever a process of ours starts one."""
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
 _STARTING = threading.Lock()
 
@@ -132,6 +134,7 @@ def _start_jvm(
     settings: Mapping[str, str], log: Path | None, java: Java | None, options: Sequence[str]
 ) -> None:
     found = java or javas.find()
+    options = [*options, *os.environ.get(JAVA_OPTIONS, "").split()]
     if has_own_setup():
         # spark-env.sh and spark-defaults.conf are for Spark's own scripts: so they start it.
         os.environ["JAVA_HOME"] = str(found.home)
