@@ -6,12 +6,17 @@ READY := $(VENV)/.ready
 SPARK := $(VENV)/.spark
 COMPILED := .cache/compiled
 LIBRDKAFKA_SUITE := tests/compat/test_librdkafka_own_suite.py
+# Real clients wait more than they work: PROCESSES=4 runs files of tests side by side, each process
+# with brokers of its own (tests/conftest.py).
+PROCESSES ?= 1
+SIDE_BY_SIDE := $(if $(filter-out 1,$(PROCESSES)),-n $(PROCESSES) --dist loadfile --no-loadscope-reorder)
 
-.PHONY: run demo test lint unit cluster spark compat delivery librdkafka compile test-compiled bench chaos fuzz messages functions-doc connectors-doc clean help
+.PHONY: run demo test lint unit cluster spark clients compat maven delivery librdkafka compile test-compiled bench chaos fuzz messages functions-doc connectors-doc clean help
 
 help:
 	@echo "make run      start a broker on 127.0.0.1:9092 (data in ./data); ARGS=\"--override NAME=VALUE\""
 	@echo "make test     lint, types, layers, unit tests, Spark, real clients"
+	@echo "make unit, cluster, spark, clients, delivery   one part of it"
 	@echo "make spark    what starts Spark: source, sink, SQL"
 	@echo "make cluster  what starts ZooKeeper: the metadata store, clusters of processes"
 	@echo "make demo     orders and payments, joined by SQL while they come"
@@ -51,15 +56,17 @@ unit: $(SPARK)
 
 # What starts ZooKeeper: the metadata store, and clusters of real processes.
 cluster: $(SPARK)
-	./tools/setup_test_clients.sh
+	./tools/setup_test_clients.sh --packages
 	$(BIN)/pytest -q --ignore=tests/compat -m "zookeeper and not delivery"
 
-test: lint unit
+# Every check but those of compat, part by part: it stops at the first that fails.
+test: $(SPARK)
+	./tools/parts.sh lint unit cluster spark clients delivery
+
+# Real clients, on a broker in a process of its own.
+clients: $(SPARK)
 	./tools/setup_test_clients.sh
-	$(MAKE) cluster
-	$(MAKE) spark
-	$(BIN)/pytest -q tests/compat -m "not maven"
-	$(MAKE) delivery
+	$(BIN)/pytest -q $(SIDE_BY_SIDE) tests/compat -m "not maven"
 
 demo: $(SPARK)
 	$(BIN)/python examples/demo.py $(ARGS)
@@ -73,10 +80,13 @@ spark: $(SPARK)
 delivery: $(SPARK)
 	$(BIN)/pytest -q -s tests/chaos tests/delivery -m delivery
 
+# Clients and tools from Maven Central and Go modules, then what mypyc makes of the source.
 compat: $(SPARK)
+	./tools/parts.sh maven test-compiled
+
+maven: $(SPARK)
 	./tools/setup_test_clients.sh --maven
-	$(BIN)/pytest -q tests/compat -m maven --ignore=$(LIBRDKAFKA_SUITE)
-	$(MAKE) test-compiled
+	$(BIN)/pytest -q $(SIDE_BY_SIDE) tests/compat -m maven --ignore=$(LIBRDKAFKA_SUITE)
 
 # librdkafka's own C tests: a quarter of an hour with the compiling, and so not a part of CI.
 librdkafka: $(READY)

