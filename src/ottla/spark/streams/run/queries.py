@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -63,11 +63,12 @@ class Ground:
         """A session of our own: the number of shuffle partitions is nobody else's business."""
         with self._lock:
             if self._session is None or not session.lives(self._session):
-                self._session = self._spark().newSession()
-                self._session.conf.set(CELL_BYTES, str(CELL_BYTES_MAX))
-                source.register(self._session)
-                if not is_local(self._session):
-                    check_workers(self._session, self.home)
+                made = _own_session(self._spark(), self._wishes.spark)
+                made.conf.set(CELL_BYTES, str(CELL_BYTES_MAX))
+                source.register(made)
+                if not is_local(made):
+                    check_workers(made, self.home)
+                self._session = made
             activate(self._session)
             return self._session
 
@@ -156,6 +157,16 @@ class Ground:
         else:
             options["subscribe"] = ",".join(piece.topics)
         return spark.readStream.format("ottla").options(**options).load()
+
+
+def _own_session(spark: SparkSession, wishes: Mapping[str, str]) -> SparkSession:
+    """Through Spark Connect a new session has the server's settings, and none of ours."""
+    made = spark.newSession()
+    if getattr(made, "_sc", None) is None:
+        for name, value in {**session.SETTINGS, **wishes}.items():
+            if made.conf.isModifiable(name):
+                made.conf.set(name, value)
+    return made
 
 
 def _worker(plan: Plan) -> Callable[[], Any]:
