@@ -66,14 +66,14 @@ class Ottla(DataSource):
         return StreamReader(read_options(self.options, streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from ottla.spark.sink import batch_writer  # a reader needs none of it
+        from ottla.spark.sink.writers import batch_writer  # a reader needs none of it
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
-        from ottla.spark.sink import stream_writer
+        from ottla.spark.sink.writers import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
 

@@ -6,9 +6,3 @@ sending.py              to the leaders of the partitions
 transactions.py decisions.py   exactly once: transactions of tasks, committed by a decision
 writing.py writers.py   what a task does, and what Spark sees
 """
-
-from __future__ import annotations
-
-from ottla.spark.sink.writers import batch_writer, stream_writer
-
-__all__ = ["batch_writer", "stream_writer"]

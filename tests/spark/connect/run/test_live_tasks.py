@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
+from connect_for_tests import NumbersTask
 
 from ottla.client.record import TopicPartition
 from ottla.spark.connect.run import hosts, query
 from ottla.spark.connect.run.orders import Ask, Failure, Job, Order, Report, Rows
 from ottla.spark.connect.run.rows import unpacked
+from ottla.spark.connect.run.source_task import Poller
 from ottla.spark.connect.run.worker import Worker
 from ottla.spark.offsets import Range
 from ottla.spark.running.hosts import called
@@ -54,19 +56,19 @@ def job(broker: LocalCluster, worker: Worker, tmp_path: Path) -> Iterator[Job]:
     hosts.stop(made.run, [0])
 
 
-def serve(order: Order) -> tuple[list[Any], Report]:
-    """The rows of a batch, as Arrow batches."""
+def serve(order: Order) -> tuple[list[Rows], Report]:
+    """The rows of a batch, in cells."""
     *rows, report = hosts.serve(order)
     assert isinstance(report, Report), report
-    return [unpacked(each) for each in rows if isinstance(each, Rows)], report
+    return [each for each in rows if isinstance(each, Rows)], report
 
 
-def write(job: Job, order: Order, rows: list[Any], *, decide: bool = True) -> None:
+def write(job: Job, order: Order, rows: list[Rows], *, decide: bool = True) -> None:
     """As the sink does in Spark's task, and then at the driver."""
     options = write_options(query.sink_options(job))
     number = job.first_batch + order.batch
     turn = Turn(Identity(job.query), number, job.run, order.place, order.attempt, owned=True)
-    told = write_once(options, turn, rows)
+    told = write_once(options, turn, map(unpacked, rows))
     if decide:
         decisions = decisions_of(options, Identity(job.query))
         decisions.decide(batch=number, run=job.run, written=[told.written])
@@ -123,6 +125,24 @@ def test_a_source_task_goes_on_only_with_what_was_decided(
     assert not hosts.has_news(job.run, 0, Ask(order.batch + 1))
 
 
+def test_a_poll_that_brought_nothing_ends_the_wait_for_more(job: Job) -> None:
+    config = {**job.config, "numbers": "10", "pause.ms": "0"}
+    order = Order(replace(job, config=config, tasks=[(0, config)]), 0, 0, 0)
+    poller = Poller(NumbersTask(), order)
+    try:
+        assert poller.wait(240.0, unless_idle=True)
+        polled = poller.take()
+        assert polled is not None
+        assert len(polled.rows) == 10
+        assert polled.offsets == {'{"id":"0"}': {"next": 10}}
+        began = time.monotonic()
+        assert not poller.wait(240.0, unless_idle=True)
+        assert time.monotonic() - began < 200.0
+        assert poller.take() is None
+    finally:
+        poller.stop()
+
+
 def test_a_task_whose_process_died_begins_with_what_is_committed(
     broker: LocalCluster, job: Job, tmp_path: Path
 ) -> None:
@@ -136,7 +156,7 @@ def test_a_task_whose_process_died_begins_with_what_is_committed(
         order = Order(job, 0, batch, 0)
         rows, _ = serve(order)
         write(job, order, rows)
-        if any(b"0:94" in each.column("value").to_pylist() for each in rows):
+        if any(b"0:94" in unpacked(each).column("value").to_pylist() for each in rows):
             break
         wait_for_news(job, batch + 1)
     assert values(broker, job.config["topic"], 95) == [f"0:{each}" for each in range(95)]

@@ -6,11 +6,12 @@ polled by another one, also between batches.
 
 from __future__ import annotations
 
+import gc
 import logging
 import sys
 import traceback
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from ottla.spark.connect.run.live import Abandoned, LiveTask, TaskError
 from ottla.spark.connect.run.orders import Ask, Failure, Order, Report, Stop
@@ -18,6 +19,10 @@ from ottla.spark.running import hosts
 from ottla.spark.running.hosts import Last, Line
 
 log = logging.getLogger("ottla.connect")
+
+GARBAGE_OBJECTS: Final = 100_000
+"""New objects between two looks for cycles. Tasks hold many thousand records, which have none:
+Python's 700 would have it look through them again and again."""
 
 
 class Host:
@@ -55,13 +60,24 @@ def live_task(order: Order) -> LiveTask:
     order.job.worker.find_plugins()
     module, _, name = order.job.task_class.partition(":")
     kind = getattr(import_module(module), name)
-    if order.job.source:
+    made: LiveTask = kind_of_task(order.job.source)(kind, order)
+    return made
+
+
+def kind_of_task(source: bool) -> Any:
+    """Imported late, as it takes a while: who has called is not kept waiting for the line."""
+    import pyarrow
+
+    pyarrow.array([None])  # Arrow imports pandas now, and not in the middle of a batch
+    gc.freeze()
+    gc.set_threshold(GARBAGE_OBJECTS)
+    if source:
         from ottla.spark.connect.run.source_task import LiveSource
 
-        return LiveSource(kind, order)
+        return LiveSource
     from ottla.spark.connect.run.sink_task import LiveSink
 
-    return LiveSink(kind, order)
+    return LiveSink
 
 
 def failure(error: Exception, task: int) -> Failure:

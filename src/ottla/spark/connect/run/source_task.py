@@ -35,8 +35,11 @@ log = logging.getLogger("ottla.connect")
 
 WAITING_RECORDS_MAX: Final = 20_000
 BATCH_RECORDS_MAX: Final = 200_000
-BATCH_S_MAX: Final = 1.0
+BATCH_S_MAX: Final = 2.0
+FIRST_S: Final = 1.0  # that a task may take for its first records: a batch of nothing costs as much
 LINGER_S: Final = 0.05  # a busy poll may bring more for the same batch
+MANY_RECORDS: Final = 500
+MANY_LINGER_S: Final = 0.5  # behind so many there are mostly more
 NOTHING_S_FIRST: Final = 0.01  # after a poll that brought nothing, at once
 NOTHING_S_MAX: Final = 0.5
 STOP_S_MAX: Final = 5.0
@@ -87,16 +90,22 @@ class Poller:
         self._error: Exception | None = None
         self._stopping = False
         self._idle = False
+        """The last poll brought nothing."""
+        self.is_new = True
         with blamed():
             task.start(dict(order.props), Context(order.props, self._committed))
         self._thread = threading.Thread(target=self._poll, name=f"task {order.task}", daemon=True)
         self._thread.start()
 
-    def wait(self, seconds: float) -> bool:
-        """Whether there is something, or an error, within so long."""
-        with self._changed:
-            self._changed.wait_for(lambda: bool(self._waiting) or self._error is not None, seconds)
+    def wait(self, seconds: float, *, unless_idle: bool = False) -> bool:
+        """Whether there is something, or an error, within so long; or until a poll is in vain."""
+
+        def is_there() -> bool:
             return bool(self._waiting) or self._error is not None
+
+        with self._changed:
+            self._changed.wait_for(lambda: is_there() or (unless_idle and self._idle), seconds)
+            return is_there()
 
     def take(self) -> Polled | None:
         """The next one; a batch that has some already waits for a busy poll only."""
@@ -109,11 +118,6 @@ class Poller:
             self._count -= len(polled.records)
             self._changed.notify_all()
             return polled
-
-    @property
-    def idle(self) -> bool:
-        """The last poll brought nothing."""
-        return self._idle
 
     def stop(self) -> None:
         with self._changed:
@@ -131,12 +135,13 @@ class Poller:
         try:
             while not self._stopping:
                 records = self._records()
-                self._idle = not records
                 if records:
                     self._put(self._polled(records))
                     pause_s = NOTHING_S_FIRST
                     continue
                 with self._changed:
+                    self._idle = True
+                    self._changed.notify_all()
                     self._changed.wait_for(lambda: self._stopping, pause_s)
                 pause_s = min(pause_s * 2, NOTHING_S_MAX)
         except Exception as error:
@@ -155,12 +160,16 @@ class Poller:
     def _polled(self, records: Sequence[SourceRecord]) -> Polled:
         rows = []
         offsets: dict[str, Mapping[str, Any]] = {}
+        last, partition = None, ""
         with blamed():
             for record in records:
                 row = self._chain.source(record)
                 if row is not None:
                     rows.append(row)
-                offsets[source_offsets.canonical(record.source_partition)] = record.source_offset
+                if record.source_partition is not last:  # most are of the same one
+                    last = record.source_partition
+                    partition = source_offsets.canonical(last)
+                offsets[partition] = record.source_offset
             for partition, offset in offsets.items():
                 source_offsets.check_json(partition, offset)
         self._creation.see({each.topic for each in rows})
@@ -171,6 +180,7 @@ class Poller:
             self._changed.wait_for(lambda: self._stopping or self._count < WAITING_RECORDS_MAX)
             self._waiting.append(polled)
             self._count += len(polled.records)
+            self._idle = False
             self._changed.notify_all()
 
 
@@ -270,18 +280,26 @@ class LiveSource:
         """Whole polls, until there are no more, or enough."""
         deadline = time.monotonic() + BATCH_S_MAX
         count = 0
-        poller.wait(0.0 if self._job.local else self._job.idle_s)
+        poller.wait(self._patience_s(poller), unless_idle=self._job.local)
+        many = False
         while count < BATCH_RECORDS_MAX and time.monotonic() < deadline:
-            polled = poller.take() if count == 0 else self._more(poller)
+            polled = poller.take() if count == 0 else self._more(poller, many)
             if polled is None:
                 return
             count += len(polled.records)
+            many = len(polled.records) >= MANY_RECORDS
             yield polled
             check_that_somebody_waits(line)
 
-    def _more(self, poller: Poller) -> Polled | None:
+    def _patience_s(self, poller: Poller) -> float:
+        if poller.is_new:
+            poller.is_new = False
+            return FIRST_S
+        return 0.0 if self._job.local else self._job.idle_s
+
+    def _more(self, poller: Poller, many: bool) -> Polled | None:
         """An error waits for its own batch: what came before it is written."""
-        if not poller.wait(0.0 if poller.idle else LINGER_S):
+        if not poller.wait(MANY_LINGER_S if many else LINGER_S, unless_idle=True):
             return None
         try:
             return poller.take()

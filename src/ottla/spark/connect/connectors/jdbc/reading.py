@@ -225,13 +225,11 @@ class Reading:
             if offsets and self._held is None:
                 offsets[-1]["complete"] = True
             return offsets
-        assert self._walk is not None
         assert self._reader is not None
         if not rows:
             return []
-        positions = self._reader.positions(self._position, rows, self._held)
-        self._position = positions[-1]
-        return [self._walk.offset(each) for each in positions]
+        offsets, self._position = self._reader.offsets(self._position, rows, self._held)
+        return offsets
 
 
 def _described(known: Column | None, found: Column) -> Column:

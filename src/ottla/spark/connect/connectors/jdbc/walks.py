@@ -149,6 +149,19 @@ class Reader:
             return None if value is None else (int(value),)
         return tuple(row[place] for place in self.tie_places)
 
+    def offsets(
+        self, before: Position, rows: Sequence[Sequence[Any]], following: Sequence[Any] | None
+    ) -> tuple[list[dict[str, Any]], Position]:
+        """Behind each of the rows; and the position that the last one is."""
+        if self.walk.incrementing and not self.timestamp_places:  # the usual case, at once
+            (place,) = self.tie_places
+            numbers = [row[place] for row in rows]
+            if None not in numbers:
+                made = [{"incrementing": int(each)} for each in numbers]
+                return made, Position(None, (int(numbers[-1]),))
+        positions = self.positions(before, rows, following)
+        return [self.walk.offset(each) for each in positions], positions[-1]
+
     def positions(
         self, before: Position, rows: Sequence[Sequence[Any]], following: Sequence[Any] | None
     ) -> list[Position]:
