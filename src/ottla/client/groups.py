@@ -119,10 +119,11 @@ class Groups:
         if not offsets:
             return
         session = self._session
+        said = () if metadata is None else (metadata,)  # librdkafka takes no None
         wish = ConsumerGroupTopicPartitions(
             name,
             [
-                confluent_kafka.TopicPartition(*each, offset, metadata)
+                confluent_kafka.TopicPartition(*each, offset, *said)
                 for each, offset in offsets.items()
             ],
         )
