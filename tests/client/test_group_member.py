@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.client.group_member import GroupMember, Joined
+from ottla.client.record import TopicPartition
 from ottla.errors import ErrorCode, KafkaError
 from ottla.testing import LocalCluster
 
@@ -21,13 +22,16 @@ def cluster() -> Iterator[LocalCluster]:
         yield found
 
 
-def member(cluster: LocalCluster, group: str, protocol: str = "mine-1") -> GroupMember:
+def member(
+    cluster: LocalCluster, group: str, protocol: str = "mine-1", instance: str | None = None
+) -> GroupMember:
     return GroupMember(
         cluster.bootstrap_servers,
         group,
         protocol_type="connect",
         protocol=protocol,
         session_timeout_ms=6000,
+        instance=instance,
     )
 
 
@@ -100,3 +104,29 @@ def test_no_broker_is_a_failure() -> None:
         gone.join(b"")
     assert error.value.code is ErrorCode.BROKER_NOT_AVAILABLE
     gone.close()
+
+
+def test_a_name_that_stays_has_one_member_and_only_that_one_commits(cluster: LocalCluster) -> None:
+    cluster.create_topic("named", partitions=1)
+    where = TopicPartition("named", 0)
+    one, two = (member(cluster, "names", instance="the one") for _ in range(2))
+    first = one.join(b"")
+    one.sync({first.member_id: b"mine"})
+    one.commit({where: 4})
+    second = two.join(b"")
+    assert second.generation == first.generation  # nobody else has to notice
+    assert two.sync({}) == b"mine"
+    for attempt in (lambda: one.commit({where: 3}), one.heartbeat):
+        one.member_id = first.member_id
+        with pytest.raises(KafkaError) as error:
+            attempt()
+        assert error.value.code is ErrorCode.FENCED_INSTANCE_ID
+    two.commit({where: 5})
+    one.put_out()
+    with pytest.raises(KafkaError) as out:
+        two.commit({where: 6})
+    assert out.value.code is ErrorCode.UNKNOWN_MEMBER_ID
+    with cluster.admin() as admin:
+        assert admin.groups.offsets("names")[where].offset == 5
+    for each in (one, two):
+        each.close()

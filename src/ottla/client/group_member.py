@@ -1,8 +1,8 @@
 """A member of a classic group whose protocol is its own: workers of Connect, for instance.
 
-librdkafka joins groups of consumers only. This one speaks JoinGroup, SyncGroup, Heartbeat and
-LeaveGroup itself, blocking, for whoever has a thread to spare; what the metadata and assignments
-mean is the caller's.
+librdkafka joins groups of consumers only. This one speaks JoinGroup, SyncGroup, Heartbeat,
+OffsetCommit and LeaveGroup itself, blocking, for whoever has a thread to spare; what the metadata
+and assignments mean is the caller's.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from ottla.client.delivery import Setting
 from ottla.client.lines import Line, Lines, check
+from ottla.client.record import TopicPartition
 from ottla.client.settings import translate
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
@@ -28,6 +29,12 @@ from ottla.wire.messages.leave_group import (
     LeaveGroupResponse,
     MemberIdentity,
 )
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
 from ottla.wire.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
@@ -36,6 +43,7 @@ from ottla.wire.messages.sync_group import (
 from ottla.wire.primitives import Message
 
 GROUP: Final = 0  # of FindCoordinator's key types
+NAMES_MAX: Final = 9  # of OffsetCommit: later versions know topics by their ids
 ANSWER_S: Final = 5.0  # how long an answer may take beyond the time that the broker waits itself
 
 R = TypeVar("R", bound=Message)
@@ -56,7 +64,11 @@ class Joined:
 
 
 class GroupMember:
-    """Every failure is a KafkaError. After one the coordinator is looked for anew."""
+    """Every failure is a KafkaError. After one the coordinator is looked for anew.
+
+    `instance` is a name that outlives the member (KIP-345): who joins under it takes the place of
+    the one before, who is told FENCED_INSTANCE_ID from then on.
+    """
 
     def __init__(
         self,
@@ -67,6 +79,7 @@ class GroupMember:
         protocol: str,
         session_timeout_ms: int = 10_000,
         rebalance_timeout_ms: int = 60_000,
+        instance: str | None = None,
         settings: Mapping[str, Setting] | None = None,
     ) -> None:
         self._bootstrap_servers = bootstrap_servers
@@ -75,6 +88,7 @@ class GroupMember:
         self._protocol = protocol
         self._session_timeout_ms = session_timeout_ms
         self._rebalance_timeout_ms = rebalance_timeout_ms
+        self._instance = instance
         self._settings = translate(settings or {})
         self._quick: Line | None = None
         self._patient: Line | None = None
@@ -104,6 +118,7 @@ class GroupMember:
             member_id=self.member_id,
             protocol_type=self._protocol_type,
             protocol_name=self._protocol,
+            group_instance_id=self._instance,
             assignments=[SyncGroupRequestAssignment(*each) for each in assignments.items()],
         )
         answer = self._call(request, ApiKey.SYNC_GROUP, SyncGroupResponse, patient=True)
@@ -113,19 +128,48 @@ class GroupMember:
     def heartbeat(self) -> None:
         """REBALANCE_IN_PROGRESS: join again. UNKNOWN_MEMBER_ID: nothing is ours any more."""
         request = HeartbeatRequest(
-            group_id=self._group, generation_id=self.generation, member_id=self.member_id
+            group_id=self._group,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self._instance,
         )
         answer = self._call(request, ApiKey.HEARTBEAT, HeartbeatResponse)
         self._check(answer.error_code)
 
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """As a member, in its generation: who is not that any more commits nothing."""
+        topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+        for each, offset in offsets.items():
+            part = OffsetCommitRequestPartition(each.partition, offset, committed_metadata="")
+            topics.setdefault(each.topic, []).append(part)
+        request = OffsetCommitRequest(
+            group_id=self._group,
+            generation_id_or_member_epoch=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self._instance,
+            topics=[OffsetCommitRequestTopic(name, partitions=p) for name, p in topics.items()],
+        )
+        answer = self._call(
+            request, ApiKey.OFFSET_COMMIT, OffsetCommitResponse, version_max=NAMES_MAX
+        )
+        for topic in answer.topics:
+            for part_answer in topic.partitions:
+                self._check(part_answer.error_code)
+
     def leave(self) -> None:
         """The others need not wait for the session to end."""
-        if not self.member_id:
-            return
-        me = MemberIdentity(member_id=self.member_id, reason="the worker is being stopped")
-        request = LeaveGroupRequest(group_id=self._group, member_id=self.member_id, members=[me])
+        if self.member_id:
+            self._remove(self.member_id, "the worker is being stopped")
+            self.member_id = ""
+
+    def put_out(self) -> None:
+        """Whoever is in the group by the name of the instance is not any more."""
+        self._remove("", "its place is needed")
+
+    def _remove(self, member_id: str, reason: str) -> None:
+        who = MemberIdentity(member_id, self._instance, reason)
+        request = LeaveGroupRequest(group_id=self._group, member_id=member_id, members=[who])
         self._call(request, ApiKey.LEAVE_GROUP, LeaveGroupResponse)
-        self.member_id = ""
 
     def close(self) -> None:
         for line in filter(None, (self._quick, self._patient)):
@@ -138,6 +182,7 @@ class GroupMember:
             session_timeout=self._session_timeout_ms,
             rebalance_timeout=self._rebalance_timeout_ms,
             member_id=self.member_id,
+            group_instance_id=self._instance,
             protocol_type=self._protocol_type,
             protocols=[JoinGroupRequestProtocol(self._protocol, metadata)],
         )
@@ -157,11 +202,18 @@ class GroupMember:
             self.close()
 
     def _call(
-        self, request: Message, api_key: int, response: type[R], *, patient: bool = False
+        self,
+        request: Message,
+        api_key: int,
+        response: type[R],
+        *,
+        patient: bool = False,
+        version_max: int | None = None,
     ) -> R:
         """A join may wait for others for a minute; a heartbeat that is late is a failure."""
         try:
-            return self._line(patient).call(request, api_key, response)
+            line = self._line(patient)
+            return line.call(request, api_key, response, version_max=version_max)
         except KafkaError as error:
             self._failed(error)
             raise
