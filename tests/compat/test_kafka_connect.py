@@ -110,8 +110,6 @@ def _plain(value: Any, address: str) -> Any:
     if isinstance(value, dict):
         if str(value.get("name", "")).endswith("plugin.version"):
             return value["name"]
-        if value.get("name") == "file":  # a task on Spark has no standard input to read instead
-            value = {**value, "required": False}
         return {name: _plain(each, address) for name, each in value.items() if name not in OWN}
     if isinstance(value, list):
         return [_plain(each, address) for each in value]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from drives import Context, Sink, Source, sink_record
 
+from ottla.spark.connect import standard
+from ottla.spark.connect.api import ExactlyOnceSupport
 from ottla.spark.connect.connectors.file_sink import FileStreamSinkConnector
 from ottla.spark.connect.connectors.file_source import (
     FileStreamSourceConnector,
@@ -59,17 +64,19 @@ def test_ends_of_lines() -> None:
 
 
 def test_offsets_that_are_set_are_checked(tmp_path: Path) -> None:
-    connector = FileStreamSourceConnector()
-    assert connector.alter_offsets({}, [({"filename": "x"}, {"position": 3}), ({"y": 1}, None)])
+    connector, props = FileStreamSourceConnector(), {"file": "x", "topic": "t"}
+    assert connector.alter_offsets(props, [({"filename": "x"}, {"position": 3}), ({"y": 1}, None)])
     for offset in ({"position": -1}, {"position": "3"}, {}):
         with pytest.raises(ConnectException, match="position"):
-            connector.alter_offsets({}, [({"filename": "x"}, offset)])
+            connector.alter_offsets(props, [({"filename": "x"}, offset)])
     with pytest.raises(ConnectException, match="filename"):
-        connector.alter_offsets({}, [({"file": "x"}, {"position": 3})])
+        connector.alter_offsets(props, [({"file": "x"}, {"position": 3})])
+    with pytest.raises(ConnectException, match="stdin is used"):
+        connector.alter_offsets({"topic": "t"}, [({"filename": "x"}, {"position": 3})])
+    assert connector.exactly_once_support(props) is ExactlyOnceSupport.SUPPORTED
+    assert connector.exactly_once_support({}) is ExactlyOnceSupport.UNSUPPORTED
     with pytest.raises(ConfigException, match="topic"):
         connector.start({"file": "x"})
-    with pytest.raises(ConfigException, match="file"):
-        connector.start({"topic": "x"})
     assert Context({}).offset({}) is None
 
 
@@ -86,3 +93,51 @@ def test_records_become_lines_as_java_would_write_them(tmp_path: Path) -> None:
     assert path.read_text().endswith("}\n5\n"), "a file is appended to"
     with pytest.raises(ConnectException, match="can't be written"):
         Sink(FileStreamSinkConnector(), {"file": str(tmp_path / "no" / "folder")})
+
+
+def test_without_a_file_the_standard_streams_are_used(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there, here = os.pipe()
+    monkeypatch.setattr(standard, "INPUT", there)
+    with Source(FileStreamSourceConnector(), {"topic": "lines"}) as reader:
+        assert not reader.poll(), "nobody has typed anything"
+        os.write(here, b"one\ntwo\nthr")
+        found = reader.take(2)
+        assert [record.value for record in found] == ["one", "two"]
+        assert found[0].source_partition == {"filename": None}
+        assert found[0].source_offset == {"position": None}
+        os.write(here, b"ee\n")
+        assert [record.value for record in reader.take(1)] == ["three"]
+        os.close(here)
+        assert not reader.poll(), "its end is no error"
+    os.close(there)
+    with Sink(FileStreamSinkConnector(), {}) as writer:
+        writer.put(sink_record(STRING_SCHEMA, "shown"))
+        writer.commit()
+        assert capsys.readouterr().out == "shown\n"
+
+
+TASK = """
+import os, sys
+from ottla.spark.connect import standard
+standard.attach(int(sys.argv[1]))
+print(os.read(standard.input_descriptor(), 100).decode(), file=standard.output(), flush=True)
+"""
+
+
+def test_a_task_has_the_streams_of_its_worker_or_none() -> None:
+    worker = subprocess.Popen(["sleep", "600"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    try:
+        worker.stdin.write(b"typed")
+        worker.stdin.flush()
+        words = [sys.executable, "-c", TASK, str(worker.pid)]
+        subprocess.run(words, check=True, timeout=240, stdin=subprocess.DEVNULL)
+        assert worker.stdout.readline() == b"typed\n"
+        far = subprocess.run([*words[:-1], "0"], capture_output=True, text=True, timeout=240)
+        assert "of the worker, which a task on another machine" in far.stderr
+    finally:
+        worker.kill()
+        worker.communicate()

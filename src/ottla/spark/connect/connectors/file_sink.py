@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, TextIO
 
 from ottla.client.record import TopicPartition
+from ottla.spark.connect import standard
 from ottla.spark.connect.api import Props, SinkConnector, SinkTask, SinkTaskContext
 from ottla.spark.connect.config import ConfigDef, ConfigType, Importance
 from ottla.spark.connect.data import SinkRecord
@@ -18,7 +18,7 @@ FILE: Final = "file"
 
 CONFIG: Final = ConfigDef().define(
     *(FILE, ConfigType.STRING, None, Importance.HIGH),
-    "The file to append to; without one, the standard output of the process that runs the task.",
+    "The file to append to; without one, the standard output of the worker.",
 )
 
 
@@ -43,23 +43,30 @@ class FileStreamSinkConnector(SinkConnector):
 
 class FileStreamSinkTask(SinkTask):
     def start(self, props: Props, context: SinkTaskContext) -> None:
-        path: str | None = CONFIG.parse(props)[FILE]
-        self._path = path
-        try:
-            self._file: TextIO = sys.stdout
-            if path is not None:
-                self._file = Path(path).open("a", encoding="utf-8", newline="")  # noqa: SIM115
-        except OSError as error:
-            raise ConnectException(f"{path} can't be written: {error}") from error
+        path: str = CONFIG.parse(props)[FILE] or ""
+        self._shown: TextIO | None = None if path else standard.output()
+        if path:
+            try:
+                # No buffer: a put is one write, so that no line is cut when a process is killed.
+                self._file = Path(path).open("ab", buffering=0)  # noqa: SIM115
+            except OSError as error:
+                raise ConnectException(f"{path} can't be written: {error}") from error
 
     def put(self, records: Sequence[SinkRecord]) -> None:
-        self._file.write("".join(f"{java_text(record.value)}\n" for record in records))
+        text = "".join(f"{java_text(record.value)}\n" for record in records)
+        if self._shown is not None:
+            self._shown.write(text)
+        elif text:
+            left = memoryview(text.encode())
+            while left:
+                left = left[self._file.write(left) :]
 
     def flush(self, offsets: Mapping[TopicPartition, int]) -> None:
-        self._file.flush()
+        if self._shown is not None:
+            self._shown.flush()
 
     def stop(self) -> None:
-        if self._path is not None:
+        if self._shown is None:
             self._file.close()
 
 

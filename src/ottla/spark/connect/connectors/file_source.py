@@ -1,15 +1,20 @@
 """Lines of a file into a topic: Kafka's FileStreamSource. It follows a file that grows.
 
-A line belongs to the topic when its end is written. LF, CR LF and CR end a line.
+A line belongs to the topic when its end is written. LF, CR LF and CR end a line. Without a file the
+worker's standard input is read: it has no place to go back to, so lines that were read and not
+written when a task dies are lost, as in Kafka.
 """
 
 from __future__ import annotations
 
+import os
+import select
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from ottla.spark.connect import standard
 from ottla.spark.connect.api import (
     ExactlyOnceSupport,
     Props,
@@ -32,10 +37,8 @@ LINE_BYTES_MAX: Final = 1 << 28
 CONFIG: Final = (
     ConfigDef()
     .define(
-        *(FILE, ConfigType.STRING),
-        importance=Importance.HIGH,
-        doc="The file to read. A task on Spark has no standard input.",
-        validator=non_empty_string,
+        *(FILE, ConfigType.STRING, None, Importance.HIGH),
+        "The file to read; without one, the standard input of the worker.",
     )
     .define(
         *("topic", ConfigType.STRING),
@@ -66,13 +69,20 @@ class FileStreamSourceConnector(SourceConnector):
         return [self._props]
 
     def exactly_once_support(self, props: Props) -> ExactlyOnceSupport | None:
-        return ExactlyOnceSupport.SUPPORTED
+        """What was read from the standard input can't be read again."""
+        known = bool(props.get(FILE))
+        return ExactlyOnceSupport.SUPPORTED if known else ExactlyOnceSupport.UNSUPPORTED
 
     def alter_offsets(
         self,
         props: Props,
         offsets: Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]],
     ) -> bool:
+        if not props.get(FILE):
+            raise ConnectException(
+                f"Offsets cannot be modified if the '{FILE}' configuration is unspecified. This is"
+                " because stdin is used for input and offsets are not tracked."
+            )
         for partition, offset in offsets:
             if offset is None:
                 continue
@@ -92,14 +102,15 @@ class FileStreamSourceConnector(SourceConnector):
 class FileStreamSourceTask(SourceTask):
     def start(self, props: Props, context: SourceTaskContext) -> None:
         settings = CONFIG.parse(props)
-        self._path: str = settings[FILE]
+        self._path: str = settings[FILE] or ""
         self._topic: str = settings["topic"]
         self._batch: int = settings["batch.size"]
-        self._partition = {FILENAME: self._path}
+        self._partition = {FILENAME: self._path or None}
         offset = context.offset(self._partition) or {}
-        self._position = int(offset.get(POSITION, 0))  # of the first byte that is held, or to read
+        self._position = int(offset.get(POSITION) or 0)  # of the first byte held, or to be read
         self._held = b""
         self._file: BinaryIO | None = None
+        self._input = None if self._path else standard.input_descriptor()
 
     def poll(self) -> Sequence[SourceRecord] | None:
         records = self._records()
@@ -117,14 +128,11 @@ class FileStreamSourceTask(SourceTask):
     def _read(self) -> bool:
         """More bytes behind those that are held; False: there are none now."""
         try:
-            if self._file is None:
-                self._file = Path(self._path).open("rb")  # noqa: SIM115
-                self._file.seek(self._position + len(self._held))
-            more = self._file.read(READ_BYTES)
+            more = self._bytes()
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise ConnectException(f"{self._path} can't be read: {error}") from error
+            raise ConnectException(f"{self._path or 'stdin'} can't be read: {error}") from error
         self._held += more
         if len(self._held) > LINE_BYTES_MAX:
             raise ConnectException(
@@ -132,6 +140,15 @@ class FileStreamSourceTask(SourceTask):
                 f" {LINE_BYTES_MAX} bytes"
             )
         return bool(more)
+
+    def _bytes(self) -> bytes:
+        if self._input is not None:
+            ready, _, _ = select.select([self._input], [], [], WAIT_S)
+            return os.read(self._input, READ_BYTES) if ready else b""
+        if self._file is None:
+            self._file = Path(self._path).open("rb")  # noqa: SIM115
+            self._file.seek(self._position + len(self._held))
+        return self._file.read(READ_BYTES)
 
     def _records(self, count: int | None = None) -> list[SourceRecord]:
         lines, used = lines_of(self._held, self._batch if count is None else count)
@@ -142,7 +159,7 @@ class FileStreamSourceTask(SourceTask):
             records.append(
                 SourceRecord(
                     self._partition,
-                    {POSITION: self._position},
+                    {POSITION: self._position if self._path else None},
                     self._topic,
                     value_schema=STRING_SCHEMA,
                     value=text,

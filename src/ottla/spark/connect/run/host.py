@@ -13,6 +13,7 @@ import traceback
 from importlib import import_module
 from typing import Any, Final
 
+from ottla.spark.connect import standard
 from ottla.spark.connect.run.live import Abandoned, LiveTask, TaskError
 from ottla.spark.connect.run.orders import Ask, Failure, Order, Report, Stop
 from ottla.spark.running import hosts
@@ -57,6 +58,7 @@ class Host:
 
 
 def live_task(order: Order) -> LiveTask:
+    standard.attach(order.job.process)
     order.job.worker.find_plugins()
     module, _, name = order.job.task_class.partition(":")
     kind = getattr(import_module(module), name)

@@ -31,6 +31,8 @@ class Job:
     local: bool = True
     """Driver and tasks are on one machine: the driver can ask the tasks' hosts."""
     idle_s: float = 0.1
+    process: int = 0
+    """Of the worker, if its tasks are on the same machine: they take its standard streams."""
 
     @property
     def group(self) -> str:

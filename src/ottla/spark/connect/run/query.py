@@ -144,6 +144,11 @@ def replicas_of(given: Mapping[str, str], name: str) -> int | None:
     return None if count == -1 else count
 
 
+def is_near(spark: SparkSession, master: str) -> bool:
+    """Whether tasks are on this machine: Spark is in a JVM of this process, and no cluster."""
+    return master.startswith("local") and getattr(spark, "_jsparkSession", None) is not None
+
+
 def retries_tasks(master: str) -> bool:
     """Whether Spark runs a task again by itself, perhaps in another place."""
     return not NEVER_TRIES_AGAIN.fullmatch(master)
