@@ -25,7 +25,7 @@ BYTES: Final = "org.apache.kafka.connect.converters.ByteArrayConverter"
 OF_WORKER: Final = (
     *("offset.storage.", "config.storage.", "status.storage.", "session.timeout.ms"),
     *("heartbeat.interval.ms", "rebalance.timeout.ms", "exactly.once.source.support"),
-    *("ottla.connect.", "spark."),
+    *("config.providers", "ottla.connect.", "spark."),
 )
 
 

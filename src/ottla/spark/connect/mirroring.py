@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from typing import Final
 
 from ottla.errors import KafkaError
+from ottla.spark.connect import providers
 from ottla.spark.connect.errors import ConfigException
 from ottla.spark.connect.herder import configs as config_log
 from ottla.spark.connect.herder.herder import Herder
@@ -32,7 +33,7 @@ def run(properties: Mapping[str, str], near: Collection[str] = ()) -> int:
     flows = flows_of(properties, near)
     if not flows:
         raise ConfigException("No flow is enabled: `a->b.enabled = true` enables one.")
-    spark = SparkOnce(Settings(properties))
+    spark = SparkOnce(Settings(providers.own(properties)))
     with ExitStack() as running, until_told() as stopping:
         running.callback(spark.stop)
         for flow in flows:
@@ -47,7 +48,7 @@ def run(properties: Mapping[str, str], near: Collection[str] = ()) -> int:
 
 
 def make_flow(flow: Flow, spark: SparkOnce) -> Herder:
-    worker = Worker(flow.worker, f"{socket.gethostname()}:{os.getpid()}/{flow.name}")
+    worker = Worker(providers.own(flow.worker), f"{socket.gethostname()}:{os.getpid()}/{flow.name}")
     return make_herder(worker, alone=False, start=runs_on(spark, worker))
 
 

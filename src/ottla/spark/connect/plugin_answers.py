@@ -11,6 +11,7 @@ from ottla.spark.connect.config import ConfigDef
 from ottla.spark.connect.errors import ConnectException
 from ottla.spark.connect.herder.refusals import bad_request, not_found
 from ottla.spark.connect.plugins import Kind, Plugin, Plugins
+from ottla.spark.connect.providers import Providers, hidden
 from ottla.spark.connect.validation import validate
 
 CONNECTORS: Final = (Kind.SINK, Kind.SOURCE)
@@ -65,10 +66,26 @@ class PluginAnswers:
         if config.get(CLASS) is None:
             told = ", ".join(f"{key}={value}" for key, value in config.items())
             raise bad_request(f"Connector config {{{told}}} contains no connector type")
+        resolved: Mapping[str, str] = config
         try:
-            return validate(config, plugins=self._plugins, worker=self._worker)
+            resolved = Providers(self._worker).resolved(config)
+            infos = validate(resolved, plugins=self._plugins, worker=self._worker)
         except ConnectException as error:
-            raise bad_request(str(error)) from None
+            raise bad_request(hidden(str(error), config, resolved)) from None
+        return _without_secrets(infos, config, resolved)
+
+
+def _without_secrets(
+    infos: dict[str, Any], raw: Mapping[str, str], resolved: Mapping[str, str]
+) -> dict[str, Any]:
+    """Values are checked as they will be used, and shown as they are written."""
+    for each in infos["configs"]:
+        value = each["value"]
+        name = value["name"]
+        if name in raw and raw[name] != resolved[name]:
+            value["value"] = raw[name]
+        value["errors"] = [hidden(told, raw, resolved) for told in value["errors"]]
+    return infos
 
 
 def _told(plugin: Plugin) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 import ottla
+from ottla.spark.connect import providers
 from ottla.spark.connect.errors import ConfigException, ConnectException
 from ottla.spark.connect.files import Wanted, wanted_of
 from ottla.spark.connect.herder.refusals import Refusal
@@ -32,7 +33,7 @@ READY_LOOK_S: Final = 0.1
 
 def run(properties: Mapping[str, str], files: Sequence[Path] = (), *, alone: bool) -> int:
     """0 after an orderly end; 1 if a connector of a file can't be made."""
-    settings = Settings(properties)
+    settings = Settings(providers.own(properties))
     spark = SparkOnce(settings)
     wanted = [wanted_of(each) for each in files]
     with until_told() as stopping:

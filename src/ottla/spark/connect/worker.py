@@ -21,6 +21,7 @@ from starlette.applications import Starlette
 from ottla.client import Admin
 from ottla.client.group_member import GroupMember
 from ottla.errors import KafkaError
+from ottla.spark.connect import providers
 from ottla.spark.connect.herder.answers import Answers
 from ottla.spark.connect.herder.changes import Changes
 from ottla.spark.connect.herder.herder import Herder, Membership
@@ -128,6 +129,7 @@ class ConnectWorker:
         start: Start | None = None,
         plugins: Plugins | None = None,
     ) -> None:
+        properties = providers.own(properties)
         self.settings = settings = Settings(properties)
         host, port = settings.listener
         app = blank_app()

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Final
 
 from ottla.client import Admin
+from ottla.client.record import TopicPartition
+from ottla.client.topics import TopicDescription
 from ottla.errors import KafkaError
+from ottla.spark.connect.java_regex import compile_java
 from ottla.spark.connect.run.orders import Job, Report, group_of
+from ottla.spark.connect.run.reading import topics_pattern
+from ottla.spark.connect.run.seat import Seat
 from ottla.spark.connect.run.source_offsets import FileOffsets
 from ottla.spark.connect.run.worker import Worker
 from ottla.spark.offsets import Offsets
 
 log = logging.getLogger("ottla.connect")
+
+AGAIN_S: Final = 1.0
 
 
 def starts_of(job: Job) -> Offsets:
@@ -26,15 +35,30 @@ def starts_of(job: Job) -> Offsets:
 
 
 class Committing:
-    """Reports are sums, so that one which was missed, or could not be committed, is in the next."""
+    """Reports are sums, so that one which was missed is in the next. What could not be committed
+    is tried again, be there a next one or not."""
 
-    def __init__(self, name: str, config: Mapping[str, str], worker: Worker) -> None:
+    def __init__(self, name: str, worker: Worker) -> None:
         self._name = name
-        self._group = group_of(name, config)
-        self._settings = worker.admin(config)
         self._worker = worker
-        self._admin: Admin | None = None
+        self._seat: Seat | None = None
         self._committed: Offsets = {}
+        self._waiting: Offsets = {}
+        self._tried_s = 0.0
+
+    def begin(self, config: Mapping[str, str]) -> None:
+        """A sink's run: from here on no other worker commits offsets of this connector."""
+        self._committed, self._waiting = {}, {}
+        if self._seat is None:
+            self._seat = Seat(group_of(self._name, config), config, self._worker)
+        self._seat.take(read_by(config, self._worker))
+
+    def check(self) -> None:
+        """Now and then, also if nothing is told. ConnectException: another worker has it."""
+        if self._waiting and time.monotonic() - self._tried_s > AGAIN_S:
+            self._commit()
+        if self._seat is not None:
+            self._seat.check()
 
     def take(self, reports: Iterable[Report]) -> None:
         offsets: Offsets = {}
@@ -44,21 +68,39 @@ class Committing:
             in_file |= {each: json.loads(text) for each, text in report.source.items()}
         if in_file:
             FileOffsets(Path(self._worker.offsets_file)).update(self._name, in_file)
-        new = {each: at for each, at in offsets.items() if self._committed.get(each) != at}
-        if new:
-            self._commit(new)
+        self._waiting |= offsets
+        self._waiting = {
+            each: at for each, at in self._waiting.items() if self._committed.get(each) != at
+        }
+        if self._waiting:
+            self._commit()
 
-    def close(self) -> None:
-        admin, self._admin = self._admin, None
-        if admin is not None:
-            admin.close()
+    def end(self) -> None:
+        """Nothing of the connector runs here any more."""
+        seat, self._seat = self._seat, None
+        if seat is not None:
+            seat.leave()
 
-    def _commit(self, offsets: Offsets) -> None:
+    def _commit(self) -> None:
+        self._tried_s = time.monotonic()
+        assert self._seat is not None, "only a sink has such offsets, and it has begun"
         try:
-            if self._admin is None:
-                self._admin = Admin(self._worker.bootstrap_servers, settings=self._settings)
-            self._admin.groups.alter_offsets(self._group, offsets)
-            self._committed |= offsets
+            self._seat.commit(self._waiting)
+            self._committed |= self._waiting
+            self._waiting = {}
         except KafkaError as error:
             log.warning("connector %s: offsets are not committed yet: %s", self._name, error)
-            self.close()
+
+
+def read_by(config: Mapping[str, str], worker: Worker) -> list[TopicPartition]:
+    """The partitions that a sink's topics have now."""
+    pattern = compile_java(topics_pattern(config))
+    with Admin(worker.bootstrap_servers, settings=worker.admin(config)) as admin:
+        names = [each for each in admin.topics.names() if pattern.fullmatch(each)]
+        found = admin.topics.describe(*names) if names else {}
+    return [
+        TopicPartition(topic.name, each.partition)
+        for topic in found.values()
+        if isinstance(topic, TopicDescription)
+        for each in topic.partitions
+    ]

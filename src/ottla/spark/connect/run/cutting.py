@@ -9,6 +9,7 @@ from typing import Any
 from ottla.spark.connect.api import Connector, SourceConnector
 from ottla.spark.connect.errors import ConnectException
 from ottla.spark.connect.plugins import Plugins
+from ottla.spark.connect.providers import hidden, referring
 from ottla.spark.connect.run import source_offsets
 from ottla.spark.connect.run.worker import Worker
 
@@ -25,7 +26,9 @@ class Cut:
         on_request: Callable[[], None],
     ) -> None:
         self._name = name
+        self._written = dict(config)
         self._config = dict(config)
+        """As it is used: resolved whenever the connector is started."""
         self._worker = worker
         self._on_request = on_request
         self._connector: Connector | None = None
@@ -62,8 +65,12 @@ class Cut:
                 self.again()
         except Exception:
             self.stop()
-            self._error = traceback.format_exc()
+            self._error = self.shown(traceback.format_exc())
         return self._error
+
+    def shown(self, trace: str) -> str:
+        """With no value that the config only refers to."""
+        return hidden(trace, self._written, self._config)
 
     def again(self) -> bool:
         """Whether the tasks are cut otherwise now."""
@@ -83,7 +90,7 @@ class Cut:
         try:
             return not self.again()
         except Exception:
-            self._error = traceback.format_exc()
+            self._error = self.shown(traceback.format_exc())
             return False
 
     def forget(self) -> None:
@@ -105,13 +112,14 @@ class Cut:
         self._on_request()
 
     def raise_error(self, error: Exception) -> None:
-        self._error = "".join(traceback.format_exception(error))
+        self._error = self.shown("".join(traceback.format_exception(error)))
         self._on_request()
 
     def offset(self, partition: Mapping[str, Any]) -> Mapping[str, Any] | None:
         return source_offsets.load(self._name, self._config, self._worker).get(partition)
 
     def _started(self) -> Connector:
+        self._config = self._worker.resolved(self._written)
         self._worker.find_plugins()
         kind = Plugins().connector(self._config.get("connector.class", ""))
         connector: Connector = kind()
@@ -133,8 +141,9 @@ class Cut:
             )
 
     def _completed(self, config: Mapping[str, str]) -> dict[str, str]:
-        """Sink tasks are told their topics, and each its class, as Kafka does."""
+        """Sink tasks are told their topics, and each its class, as Kafka does. They are written
+        down: what the config only refers to is a reference again."""
         task_class = {"task.class": self.task_class.replace(":", ".")}
         names = () if self.is_source else ("topics", "topics.regex")
         topics = {name: self._config[name] for name in names if name in self._config}
-        return {**config, **task_class, **topics}
+        return referring(self._written, {**config, **task_class, **topics})

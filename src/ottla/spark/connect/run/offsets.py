@@ -20,6 +20,7 @@ from ottla.spark.connect.errors import ConnectException
 from ottla.spark.connect.plugins import Plugins
 from ottla.spark.connect.run import query, source_offsets
 from ottla.spark.connect.run.orders import Job, group_of
+from ottla.spark.connect.run.seat import Seat
 from ottla.spark.connect.run.source_offsets import FileOffsets, canonical
 from ottla.spark.connect.run.worker import Worker
 
@@ -50,6 +51,7 @@ class ConnectorOffsets(Protocol):
 
 def of(name: str, config: Mapping[str, str], worker: Worker) -> ConnectorOffsets:
     worker.find_plugins()
+    config = worker.resolved(config)
     connector = Plugins().connector(config.get("connector.class", ""))()
     if isinstance(connector, SourceConnector):
         return OfSource(name, config, worker, connector)
@@ -133,6 +135,7 @@ class OfSink:
     def alter(self, entries: Sequence[Entry]) -> str:
         wishes = dict(parsed_sink(each) for each in some(entries))
         knows = self._connector.alter_offsets(dict(self._config), wishes)
+        self._put_out()
         with self._admin() as admin:
             set_to = {each: at for each, at in wishes.items() if at is not None}
             admin.groups.alter_offsets(self._group, set_to)
@@ -147,10 +150,15 @@ class OfSink:
         with self._admin() as admin:
             known = admin.groups.offsets(self._group)
             knows = self._connector.alter_offsets(dict(self._config), dict.fromkeys(known))
+            self._put_out()
             error = admin.groups.delete(self._group)[self._group]
         if error is not None and error.code not in NOT_THERE:
             raise KafkaError(error.code, f"group {self._group}: {error}")
         return sentence(knows, "reset")
+
+    def _put_out(self) -> None:
+        """A worker that was believed dead, or is stopping still, must not commit behind this."""
+        Seat(self._group, self._config, self._worker).put_out()
 
     def _admin(self) -> Admin:
         return Admin(self._worker.bootstrap_servers, settings=self._worker.admin(self._config))

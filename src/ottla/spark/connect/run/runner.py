@@ -11,6 +11,7 @@ trouble is tried again, with back-off.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 import traceback
@@ -39,6 +40,9 @@ log = logging.getLogger("ottla.connect")
 
 STOP_S_MAX: Final = 60.0
 REPLACED: Final = "has taken over"
+REPLACED_S: Final = 60.0
+"""Who is told by its herder to run a connector, and was put out by a worker that was not (it had
+been frozen, and did not know yet that it is out of the group of workers), tries again later."""
 # All connectors of this process: queries start one after the other, and look less often if many.
 _starts = Starts()
 _pace = Pace()
@@ -86,7 +90,7 @@ class Running:
         self._told = False
         """By a person: not by the connector, which may want its tasks cut anew."""
         self._cut = Cut(name, self.config, worker, on_request=self._changed.set)
-        self._committing = Committing(name, self.config, worker)
+        self._committing = Committing(name, worker)
         self._failed: dict[int, str] = {}
         self._topics: frozenset[str] = frozenset()
         self._tries = Tries()
@@ -158,17 +162,19 @@ class Running:
                 log.exception("connector %s", self.name)
                 self._trouble(text_of(error), traceback.format_exc(), 0.0)
         self._cut.stop()
-        self._committing.close()
+        self._committing.end()
         self._publish(State.UNASSIGNED, dict.fromkeys(self._numbers(), State.UNASSIGNED))
 
     def _step(self) -> bool:
         """False: there is nothing to do until something changes."""
         if self._target is Target.STOPPED:
             self._cut.stop()
+            self._committing.end()
             self._publish(State.STOPPED, {})
             return False
         trace = self._cut.start()
         if trace is not None:
+            self._committing.end()
             self._publish(State.FAILED, {}, trace)
             return False
         if self._cut.is_new:
@@ -177,6 +183,7 @@ class Running:
             self._publish(State.PAUSED, dict.fromkeys(self._live(), State.PAUSED))
             return False
         if not self._live():
+            self._committing.end()
             self._publish(State.RUNNING, {})
             return False
         self._run_once()
@@ -203,22 +210,25 @@ class Running:
 
     def _job(self, session: SparkSession) -> Job:
         master = session.conf.get("spark.master") or ""
+        config = self._worker.resolved(self.config)
         job = Job(
             name=self.name,
             run=uuid.uuid4().hex,
             source=self._cut.is_source,
             task_class=self._cut.task_class,
-            config=self.config,
+            config=config,
             worker=self._worker,
-            tasks=[(each, self.task_configs[each]) for each in self._live()],
+            tasks=[(each, self._worker.resolved(self.task_configs[each])) for each in self._live()],
             local=master.startswith("local"),
             idle_s=_pace.interval_ms({}) / 1000,
+            process=os.getpid() if query.is_near(session, master) else 0,
         )
         if not job.source:
-            query.make_dead_letter_topic(self.name, self.config, self._worker)
+            self._committing.begin(config)
+            query.make_dead_letter_topic(self.name, config, self._worker)
             return job
         if not self._worker.standalone:
-            query.make_offsets_topic(self.config, self._worker)
+            query.make_offsets_topic(config, self._worker)
         if not self._worker.exactly_once and not query.retries_tasks(master):
             return job
         if self._worker.standalone:
@@ -234,6 +244,7 @@ class Running:
 
         def wanted() -> bool:
             self._take(begun.reports(), spell)
+            self._committing.check()
             return self._over or self._is_wanted_otherwise()
 
         try:
@@ -285,9 +296,9 @@ class Running:
         failure = failure_in(text)
         if failure is not None and failure.task is not None:
             log.error("task %d of connector %s FAILED\n%s", failure.task, self.name, failure.trace)
-            self._failed[failure.task] = failure.trace
+            self._failed[failure.task] = self._cut.shown(failure.trace)
             return
-        trace = failure.trace if failure is not None else text
+        trace = self._cut.shown(failure.trace if failure is not None else text)
         self._trouble(trace, trace, ran_s)
 
     def _trouble(self, cause: str, trace: str, ran_s: float) -> None:
@@ -295,7 +306,7 @@ class Running:
         if REPLACED in cause:
             log.error("connector %s runs on another worker: it is left to that one", self.name)
             self._publish(State.UNASSIGNED, dict.fromkeys(self._numbers(), State.UNASSIGNED))
-            self._changed.wait()
+            self._changed.wait(REPLACED_S)
             return
         wait_s = self._tries.failed(cause, ran_s)
         if wait_s is None:

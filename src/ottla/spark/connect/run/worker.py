@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from ottla.spark.connect.providers import Providers
+
 CLIENT_NAMES: Final = re.compile(r"(security|ssl|sasl)\..*|client\.id|client\.rack")
 PRODUCER: Final = "producer."
 CONSUMER: Final = "consumer."
@@ -57,6 +59,10 @@ class Worker:
         for each in self.properties.get("plugin.path", "").split(","):
             if each.strip() and each.strip() not in sys.path:
                 sys.path.append(each.strip())
+
+    def resolved(self, config: Mapping[str, str]) -> dict[str, str]:
+        """A connector's config with what its references stand for: to be used, never shown."""
+        return Providers(self.properties).resolved(config)
 
     def client(self, prefix: str = "") -> dict[str, str]:
         """Settings of our own connections; `prefix` adds those of producers or consumers."""
