@@ -1,8 +1,9 @@
-"""A source connector that is killed at moments which a seed has chosen, then the facts.
+"""A connector that is killed at moments which a seed has chosen, then the facts.
 
-Its tasks count from 0 to n. Each life of the worker ends with a fault: a point of the sink's work,
-a worker of Spark, the process of a task, the driver, all of them, or a freeze, after which the old
-worker goes on beside the new one. At the end each number must be in the topic once, in order.
+Each life of the worker ends with a fault: a point of the sink's work, a worker of Spark, the
+process of a task, the driver, all of them, the broker, or a freeze, after which the old worker goes
+on beside the new one. What is copied grows meanwhile (delivery_connect_subjects.py): a fault hits a
+connector that has something to do.
 """
 
 from __future__ import annotations
@@ -15,35 +16,37 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from compat_brokers import Broker, start_broker
 from compat_confluent import make_topic
-from delivery_log import Batch, committed, open_producers
-from delivery_spark import BROKER_SETTINGS, end, read_log, tail
+from delivery_connect_subjects import SUBJECTS, TOPIC, Subject
+from delivery_spark import BROKER_SETTINGS, end, tail
 from delivery_spark_points import DIE, POINTS, WHO, family, is_python_worker, kill
 
 HERE = Path(__file__).parent
 JOB = HERE / "delivery_connect_job.py"
 PLUGINS = HERE.parent / "spark" / "connect" / "run"
-TOPIC = "target"
-PARTITIONS = 2
-TASKS = 2
-NUMBERS = 400  # more with each life, for each task
-PAUSE_MS = 10
+NAME = "subject"
+AFTER_MAX = 300
+FIRST = 20  # so much is there when a life begins; the rest comes when it has begun to work
+IN_A_LIFE = 1000
 LIFE_S_MAX = 300.0
 LAST_LIVES_MAX = 3
 TICK_S = 0.1
-KINDS = ("point", "point", "worker", "host", "driver", "all")
+ZOMBIE_S = 4.0
+KINDS = ("worker", "host", "driver", "all", "broker")
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """How a life ends: when the topic has `after` more records, and a moment later."""
+    """How a life ends: when `after` more has arrived, and a moment later."""
 
     kind: str
     after: int = 0
@@ -58,14 +61,15 @@ class Life:
         return f"{what} after {self.after} ({self.master})"
 
 
-def lives(seed: int, count: int, *, zombies: bool = False) -> list[Life]:
-    """What the seed alone decides."""
+def lives(seed: int, count: int, *, sink: bool = False, zombies: bool = False) -> list[Life]:
+    """What the seed alone decides. A sink connector does not come to the points of the sink."""
     chance = random.Random(f"connect {seed}")
+    kinds = (*KINDS, *(() if sink else ("point", "point", "point")))
     found = []
     for _ in range(count):
-        kind = chance.choice((*KINDS, "freeze") if zombies else KINDS)
+        kind = chance.choice((*kinds, "freeze") if zombies else kinds)
         master = chance.choice(["local[2]", "local[2,4]"])
-        after, delay_s = chance.randrange(1, NUMBERS), chance.uniform(0, 0.3)
+        after, delay_s = chance.randrange(1, AFTER_MAX), chance.uniform(0, 0.3)
         if kind == "point":
             point, who = chance.choice(sorted(POINTS)), chance.choice(WHO)
             hit = chance.randrange(1, 4)
@@ -75,43 +79,64 @@ def lives(seed: int, count: int, *, zombies: bool = False) -> list[Life]:
     return found
 
 
+def connector_of(seed: int) -> str:
+    return list(SUBJECTS)[seed % len(SUBJECTS)]
+
+
 @dataclass(slots=True)
 class ConnectRun:
     seed: int
     plan: list[Life]
     directory: Path
-    exactly_once: bool = True
-    file: bool = False
-    """The lines of a file that grows, by the connector in the box; else numbers out of nowhere."""
+    connector: str = "numbers"
+    """Of SUBJECTS."""
     say: Callable[[str], None] = print
     done: Counter[str] = field(default_factory=Counter)
-    numbers: int = 0
+    count: int = 0
     _broker: Broker = field(init=False)
+    _subject: Subject = field(init=False)
+    _limit: int = 0
     _frozen: list[int] = field(default_factory=list)
 
     def __call__(self) -> list[str]:
-        """What is wrong with the topic, when all is over."""
-        self.say(f"connect: OTTLA_SEED={self.seed}, {len(self.plan)} lives")
+        """What is wrong, when all is over."""
+        self.say(f"connect, {self.connector}: OTTLA_SEED={self.seed}, {len(self.plan)} lives")
         self.directory.mkdir(parents=True, exist_ok=True)
         self._broker = start_broker(self.directory / "broker", BROKER_SETTINGS)
         try:
-            make_topic(self._broker.bootstrap, TOPIC, PARTITIONS)
-            for number, life in enumerate(self.plan):
-                self.say(f"  {life}")
-                self._more()
-                self._live(life, number)
-            self._come_through()
-            return self._wrong()
+            self._subject = SUBJECTS[self.connector](self._broker.bootstrap, self.directory)
+            make_topic(self._broker.bootstrap, TOPIC, self._subject.partitions)
+            with self._growing():
+                for number, life in enumerate(self.plan):
+                    self.say(f"  {life}")
+                    self._live(life, number)
+                self._come_through()
+            self.count = self._subject.count
+            return self._subject.wrong()
         finally:
-            self._broker.kill()
+            if self._broker.alive():
+                self._broker.kill()
             for number in range(len(self.plan) + LAST_LIVES_MAX):
                 shutil.rmtree(self._places(number), ignore_errors=True)
 
-    def _more(self) -> None:
-        with (self.directory / "lines").open("a") as file:
-            for number in range(self.numbers, self.numbers + NUMBERS):
-                file.writelines(f"{task}:{number}\n" for task in range(TASKS))
-        self.numbers += NUMBERS
+    @contextmanager
+    def _growing(self) -> Iterator[None]:
+        """A thread that brings more, as far as it may, whatever happens to the connector."""
+        over = threading.Event()
+        chance = random.Random(f"grow {self.seed}")
+
+        def grow() -> None:
+            while not over.wait(chance.uniform(0, 0.03)):
+                if self._subject.count < self._limit:
+                    self._subject.grow(chance)
+
+        thread = threading.Thread(target=grow, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
     def _come_through(self) -> None:
         """The last life. Spark may fail to start on a busy machine: it is then started again."""
@@ -131,20 +156,20 @@ class ConnectRun:
                     self._frozen = [*family(job.pid), *self._hosts(number)]
                     end(self._frozen, signal.SIGSTOP)
                 else:
+                    self._thaw_and_end()
                     end(family(job.pid))
                     job.wait()
-                    self._thaw_and_end()
 
     def _start(self, life: Life, number: int, output: object) -> subprocess.Popen[bytes]:
         text = "org.apache.kafka.connect.storage.StringConverter"
         given = {
-            "name": "numbers",
+            "name": NAME,
             "master": life.master,
-            "config": self._config(),
+            "config": self._subject.config(),
             "worker": {
                 "bootstrap.servers": self._broker.bootstrap,
                 "group.id": "delivery",
-                "exactly.once.source.support": "enabled" if self.exactly_once else "disabled",
+                "exactly.once.source.support": "enabled",
                 "offset.storage.partitions": "2",
                 "key.converter": text,
                 "value.converter": text,
@@ -165,28 +190,20 @@ class ConnectRun:
             env=environment,
         )
 
-    def _config(self) -> dict[str, str]:
-        if self.file:
-            lines = str(self.directory / "lines")
-            return {"connector.class": "FileStreamSource", "topic": TOPIC, "file": lines}
-        return {
-            "connector.class": "connect_for_tests:Numbers",
-            "tasks.max": str(TASKS),
-            "topic": TOPIC,
-            "numbers": str(self.numbers),
-            "pause.ms": str(PAUSE_MS),
-        }
-
     def _wait(self, life: Life, job: subprocess.Popen[bytes], number: int) -> None:
         """Until the fault has come, or all is through without it."""
         deadline = time.monotonic() + LIFE_S_MAX
-        before, hurt = len(self._values()), False
+        before, fed, hurt = self._subject.found(), life.kind == "none", False
+        self._limit = self._subject.count + FIRST
         while time.monotonic() < deadline:
+            self._subject.watch()
             if job.poll() is not None:
-                self.done[f"{life.who} died at '{life.point}'" if life.point else life.kind] += 1
+                self._note(f"{life.who} died at '{life.point}'" if life.point else life.kind)
                 return
-            wanted = life.kind not in ("none", "point") and not hurt
-            if wanted and len(self._values()) - before >= life.after:
+            arrived = self._subject.found() - before
+            if arrived and not fed:
+                fed, self._limit = True, self._subject.count + IN_A_LIFE
+            if life.kind not in ("none", "point") and not hurt and arrived >= life.after:
                 hurt = True
                 time.sleep(life.delay_s)
                 self._hurt(life, job, number)
@@ -197,15 +214,24 @@ class ConnectRun:
             time.sleep(TICK_S)
         raise AssertionError(f"not through:\n{tail(self.directory / f'life-{number}.log')}")
 
+    def _note(self, what: str) -> None:
+        self.done[what] += 1
+        if self._subject.found() < self._subject.count or self._subject.count < self._limit:
+            self.done["while there was work"] += 1
+
     def _hurt(self, life: Life, job: subprocess.Popen[bytes], number: int) -> None:
         pids = family(job.pid)
         workers = [each for each in pids if is_python_worker(each)]
         chance = random.Random(life.delay_s)
-        self.done[life.kind] += 1
+        if life.kind not in ("driver", "all"):  # the death of the process is seen by who waits
+            self._note(life.kind)
         if life.kind == "worker" and workers:
             kill(chance.choice(workers))
         elif life.kind == "host" and self._hosts(number):
             kill(chance.choice(self._hosts(number)))
+        elif life.kind == "broker":
+            self._broker.kill()
+            self._broker.start()
         elif life.kind in ("driver", "all"):
             for pid in pids if life.kind == "all" else set(pids) - set(workers):
                 kill(pid)
@@ -223,38 +249,20 @@ class ConnectRun:
         """A zombie goes on beside the worker that has taken its place, for a moment."""
         if self._frozen:
             end(self._frozen, signal.SIGCONT)
-            time.sleep(2.0)
+            deadline = time.monotonic() + ZOMBIE_S
+            while time.monotonic() < deadline:
+                self._subject.watch()
+                time.sleep(TICK_S)
             end([each for first in self._frozen for each in family(first)])
             self._frozen = []
 
     def _is_through(self) -> bool:
-        return len(set(self._values())) >= TASKS * self.numbers
-
-    def _values(self) -> list[str]:
-        return [
-            (record.value or b"").decode()
-            for partition in range(PARTITIONS)
-            for record in committed(self._log(partition))
-        ]
-
-    def _log(self, partition: int) -> list[Batch]:
-        return read_log(self._broker.bootstrap, TOPIC, partition)
-
-    def _wrong(self) -> list[str]:
-        found = Counter(self._values())
-        expected = [f"{task}:{each}" for task in range(TASKS) for each in range(self.numbers)]
-        wrong = [f"{each} is there {count} times" for each, count in found.items() if count > 1]
-        wrong += [f"{each} is missing" for each in expected if each not in found]
-        wrong += [f"{each} was never sent" for each in found.keys() - set(expected)]
-        for task in range(TASKS):
-            numbers = [int(v.split(":")[1]) for v in self._values() if v.startswith(f"{task}:")]
-            if numbers != sorted(numbers) and not self.file:  # its lines have no keys
-                wrong.append(f"the numbers of task {task} are not in order")
-        for partition in range(PARTITIONS):
-            log = self._log(partition)
-            wrong += [f"a transaction is open in {partition}" for _ in open_producers(log)]
-        return wrong
+        """Nothing more comes, and all of it has arrived."""
+        if self._subject.count < self._limit:
+            return False
+        self._subject.close()
+        return self._subject.found() >= self._subject.count
 
 
 def summary(run: ConnectRun) -> Mapping[str, int]:
-    return {"records": TASKS * run.numbers, **run.done}
+    return {"records": run.count, **run.done}

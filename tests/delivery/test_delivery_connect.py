@@ -1,5 +1,7 @@
-"""A source connector, killed at random: every record is in the topic, once. Odd seeds: of a file.
+"""Connectors, killed at random while there is work: what each of them promises holds.
 
+The records of a source are in the topic once, in order; those of a topic are in files once, or in a
+file at least once, and a sink's offsets never go back.
 `OTTLA_SEED=... pytest tests/delivery/test_delivery_connect.py` repeats a run's schedule.
 """
 
@@ -9,15 +11,18 @@ from pathlib import Path
 
 import pytest
 from delivery_connect import ConnectRun, lives, summary
+from delivery_connect_subjects import SUBJECTS
 from delivery_run import seed_of_this_run
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
-LIVES = 1
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+LIVES = 3
 
 
-def test_every_record_of_a_source_is_there_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("connector", SUBJECTS)
+def test_what_a_connector_promises_holds(connector: str, tmp_path: Path) -> None:
     seed = seed_of_this_run()
-    run = ConnectRun(seed, lives(seed, LIVES), tmp_path, file=seed % 2 == 1)
+    plan = lives(seed, LIVES, sink=SUBJECTS[connector].sink, zombies=True)
+    run = ConnectRun(seed, plan, tmp_path, connector)
     wrong = run()
     print(summary(run))
     assert not wrong, f"OTTLA_SEED={seed}\n" + "\n".join(wrong)
