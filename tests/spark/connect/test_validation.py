@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from ottla.spark.connect.api import ExactlyOnceSupport, SinkConnector, SourceConnector
+from ottla.spark.connect.api import (
+    ConnectorTransactionBoundaries,
+    ExactlyOnceSupport,
+    SinkConnector,
+    SourceConnector,
+)
 from ottla.spark.connect.config import ConfigDef, ConfigType, ConfigValue
 from ottla.spark.connect.errors import ConnectException
 from ottla.spark.connect.plugins import Plugins
@@ -31,6 +36,9 @@ class Pump(SourceConnector):
 
 class SurePump(Pump):
     support = ExactlyOnceSupport.SUPPORTED
+
+    def can_define_transaction_boundaries(self, props: Any) -> ConnectorTransactionBoundaries:
+        return ConnectorTransactionBoundaries.SUPPORTED
 
 
 class Drain(SinkConnector):
@@ -177,9 +185,10 @@ def test_exactly_once_may_be_required() -> None:
     assert errors(asked("SurePump", enabled, **required)) == {}
 
 
-def test_tasks_do_not_say_where_transactions_end() -> None:
+def test_only_some_tasks_say_where_transactions_end() -> None:
     found = errors(asked("Pump", speed="1", transaction__boundary="connector"))
     assert "connector-defined transaction boundaries" in found["transaction.boundary"][0]
+    assert errors(asked("SurePump", speed="1", transaction__boundary="connector")) == {}
 
 
 def test_settings_of_clients_are_shown() -> None:

@@ -29,6 +29,7 @@ from ottla.spark.connect.data import SinkRecord, SourceRecord
 __all__ = [
     "Connector",
     "ConnectorContext",
+    "ConnectorTransactionBoundaries",
     "ErrantRecordReporter",
     "ExactlyOnceSupport",
     "SinkConnector",
@@ -39,6 +40,7 @@ __all__ = [
     "SourceTaskContext",
     "Task",
     "TopicPartition",
+    "TransactionContext",
 ]
 
 Props = Mapping[str, str]
@@ -46,6 +48,11 @@ SourceOffset = Mapping[str, Any]
 
 
 class ExactlyOnceSupport(Enum):
+    SUPPORTED = "supported"
+    UNSUPPORTED = "unsupported"
+
+
+class ConnectorTransactionBoundaries(Enum):
     SUPPORTED = "supported"
     UNSUPPORTED = "unsupported"
 
@@ -64,9 +71,23 @@ class ConnectorContext(Protocol):
         """Sources: the last committed offset of a source partition."""
 
 
+class TransactionContext(Protocol):
+    """Where transactions end, for a task that says so by itself (KIP-618)."""
+
+    def commit_transaction(self, record: SourceRecord | None = None) -> None:
+        """With this record, which is the last of its transaction, or with the next poll."""
+
+    def abort_transaction(self, record: SourceRecord | None = None) -> None:
+        """All records since the last end are left out, and not asked for again."""
+
+
 class SourceTaskContext(Protocol):
     @property
     def configs(self) -> Props: ...
+
+    @property
+    def transaction_context(self) -> TransactionContext | None:
+        """None unless `transaction.boundary` is `connector`, and the worker has transactions."""
 
     def offset(self, partition: Mapping[str, Any]) -> SourceOffset | None:
         """The last committed offset of a source partition, if there is one."""
@@ -141,6 +162,10 @@ class SourceConnector(Connector):
     def exactly_once_support(self, props: Props) -> ExactlyOnceSupport | None:
         """SUPPORTED if its tasks always go on from the offsets they are given."""
         return None
+
+    def can_define_transaction_boundaries(self, props: Props) -> ConnectorTransactionBoundaries:
+        """SUPPORTED if its tasks use the TransactionContext that they are given."""
+        return ConnectorTransactionBoundaries.UNSUPPORTED
 
     def alter_offsets(
         self,

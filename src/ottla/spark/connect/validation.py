@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ottla.spark.connect.api import Connector, ExactlyOnceSupport, SourceConnector
+from ottla.spark.connect.api import (
+    Connector,
+    ConnectorTransactionBoundaries,
+    ExactlyOnceSupport,
+    SourceConnector,
+)
 from ottla.spark.connect.common_config import (
     connector_config,
     sink_config,
@@ -199,6 +204,9 @@ class _Validation:
     def _source_problems(self, connector: SourceConnector) -> list[tuple[str, str]]:
         problems = self._exactly_once_problems(connector)
         if self._props.get("transaction.boundary", "").strip().lower() == "connector":
+            boundaries = connector.can_define_transaction_boundaries(self._props)
+            if boundaries is ConnectorTransactionBoundaries.SUPPORTED:
+                return problems
             told = (
                 "The connector does not support connector-defined transaction boundaries with the "
                 "given configuration. Please reconfigure it to use a different transaction "

@@ -19,6 +19,7 @@ from ottla.client.settings import translate
 from ottla.client.topics import NewTopic
 from ottla.spark import source
 from ottla.spark.cluster import Cluster
+from ottla.spark.connect.run import boundaries
 from ottla.spark.connect.run.orders import Job, Report
 from ottla.spark.connect.run.planner import JOB, NAME, STARTS, Connect
 from ottla.spark.connect.run.source_offsets import topic_of
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 OBSERVED: Final = "connect"
-TRANSACTION_TIMEOUT_MS: Final = "60000"  # a producer's; Connect's own
 NOT_FOR_THE_SINK: Final = frozenset({"key.serializer", "value.serializer", "transactional.id"})
 NEVER_TRIES_AGAIN: Final = re.compile(r"local(\[(\*|\d+)\])?")
 DEAD_LETTERS: Final = "errors.deadletterqueue.topic."
@@ -97,7 +97,7 @@ def sink_options(job: Job) -> dict[str, str]:
         last = topic_of(job.config, job.worker)
         return {**options, "ottla.delivery": "at_least_once", "ottla.topic.last": last}
     return {
-        "kafka.transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+        "kafka.transaction.timeout.ms": str(boundaries.timeout_ms(job)),
         **options,
         "ottla.delivery": "exactly_once",
         "ottla.query.id": job.query,
@@ -112,7 +112,8 @@ def decided(job: Job) -> int:
     settings = translate(job.worker.producer(job.config))
     cluster = Cluster(job.worker.bootstrap_servers, settings, make_topics=True)
     try:
-        decisions = Decisions(cluster, Identity(job.query), timeout_ms=int(TRANSACTION_TIMEOUT_MS))
+        timeout_ms = boundaries.timeout_ms(job)
+        decisions = Decisions(cluster, Identity(job.query), timeout_ms=timeout_ms)
         return decisions.take_over(run=job.run, topic=topic_of(job.config, job.worker)).batch
     finally:
         cluster.close()

@@ -14,14 +14,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.spark.cluster import Cluster
 from ottla.spark.connect.api import SourceTask
 from ottla.spark.connect.data import SourceRecord
 from ottla.spark.connect.errors import RetriableException
-from ottla.spark.connect.run import source_offsets
+from ottla.spark.connect.run import boundaries, source_offsets
+from ottla.spark.connect.run.boundaries import Polled, Transactions
 from ottla.spark.connect.run.creation import Creation
 from ottla.spark.connect.run.live import TaskError, blamed, check_that_somebody_waits
 from ottla.spark.connect.run.orders import Ask, Job, Order, Report
@@ -44,23 +44,19 @@ NOTHING_S_FIRST: Final = 0.01  # after a poll that brought nothing, at once
 NOTHING_S_MAX: Final = 0.5
 STOP_S_MAX: Final = 5.0
 ROWS_AT_ONCE: Final = 5_000
-TRANSACTION_TIMEOUT_MS: Final = 60_000
-
-
-@dataclass(slots=True)
-class Polled:
-    """What one poll brought: records as rows, and how far it has come with them."""
-
-    records: Sequence[SourceRecord]
-    rows: list[ProducedRow]
-    offsets: dict[str, Mapping[str, Any]]
 
 
 class Context:
     """What the task is given."""
 
-    def __init__(self, configs: Mapping[str, str], committed: SourceOffsets) -> None:
+    def __init__(
+        self,
+        configs: Mapping[str, str],
+        committed: SourceOffsets,
+        transactions: Transactions | None,
+    ) -> None:
         self.configs = configs
+        self.transaction_context = transactions
         self._committed = committed
 
     def offset(self, partition: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -92,8 +88,10 @@ class Poller:
         self._idle = False
         """The last poll brought nothing."""
         self.is_new = True
+        self._transactions = Transactions() if boundaries.defined_by_connector(job) else None
         with blamed():
-            task.start(dict(order.props), Context(order.props, self._committed))
+            context = Context(order.props, self._committed, self._transactions)
+            task.start(dict(order.props), context)
         self._thread = threading.Thread(target=self._poll, name=f"task {order.task}", daemon=True)
         self._thread.start()
 
@@ -115,9 +113,14 @@ class Poller:
             if not self._waiting:
                 return None
             polled = self._waiting.popleft()
-            self._count -= len(polled.records)
+            self._count -= polled.count
             self._changed.notify_all()
             return polled
+
+    @property
+    def pressed(self) -> bool:
+        """No more can wait, or there is an error to be told of."""
+        return self._count >= WAITING_RECORDS_MAX or self._error is not None
 
     def stop(self) -> None:
         with self._changed:
@@ -136,7 +139,8 @@ class Poller:
             while not self._stopping:
                 records = self._records()
                 if records:
-                    self._put(self._polled(records))
+                    for each in self._whole(records):
+                        self._put(each)
                     pause_s = NOTHING_S_FIRST
                     continue
                 with self._changed:
@@ -157,6 +161,14 @@ class Poller:
                 log.warning("a poll failed and is tried again: %s", error)
                 return None
 
+    def _whole(self, records: Sequence[SourceRecord]) -> list[Polled]:
+        """What may be written now: a poll, or the transactions that it ended."""
+        if self._transactions is None:
+            return [self._polled(records)]
+        polled = [self._polled([each]) for each in records]
+        with blamed():
+            return list(self._transactions.ended(records, polled))
+
     def _polled(self, records: Sequence[SourceRecord]) -> Polled:
         rows = []
         offsets: dict[str, Mapping[str, Any]] = {}
@@ -173,13 +185,13 @@ class Poller:
             for partition, offset in offsets.items():
                 source_offsets.check_json(partition, offset)
         self._creation.see({each.topic for each in rows})
-        return Polled(records, rows, offsets)
+        return Polled(list(records), rows, offsets, len(records))
 
     def _put(self, polled: Polled) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._stopping or self._count < WAITING_RECORDS_MAX)
             self._waiting.append(polled)
-            self._count += len(polled.records)
+            self._count += polled.count
             self._idle = False
             self._changed.notify_all()
 
@@ -198,6 +210,8 @@ class LiveSource:
         self._topics: set[str] = set()
         self._offsets: dict[str, Mapping[str, Any]] = {}
         self._cluster: Cluster | None = None
+        self._interval_s = boundaries.interval_s(order.job)
+        self._ended_s = time.monotonic()
 
     def serve(self, order: Order, line: Line) -> Report:
         poller = self._ready(order)
@@ -205,7 +219,7 @@ class LiveSource:
         count = 0
         offsets: dict[str, Mapping[str, Any]] = {}
         for polled in self._drained(poller, line):
-            count += len(polled.records)
+            count += polled.count
             offsets.update(polled.offsets)
             for start in range(0, len(polled.rows), ROWS_AT_ONCE):
                 line.send(packed(polled.rows[start : start + ROWS_AT_ONCE]))
@@ -224,7 +238,10 @@ class LiveSource:
         if self._poller is None or ask.batch != self._batch + 1:
             return True
         self._confirm()
-        return self._poller.wait(ask.wait_s)
+        if self._interval_s is None or self._is_due(self._poller):
+            return self._poller.wait(ask.wait_s)
+        time.sleep(min(ask.wait_s, self._due_in_s()))
+        return self._is_due(self._poller) and self._poller.wait(0.0)
 
     def stop(self) -> Report | None:
         poller, self._poller = self._poller, None
@@ -274,22 +291,40 @@ class LiveSource:
     def _decisions(self, job: Job) -> Decisions:
         if self._cluster is None:
             self._cluster = connection(job)
-        return Decisions(self._cluster, Identity(job.query), timeout_ms=TRANSACTION_TIMEOUT_MS)
+        timeout_ms = boundaries.timeout_ms(job)
+        return Decisions(self._cluster, Identity(job.query), timeout_ms=timeout_ms)
 
     def _drained(self, poller: Poller, line: Line) -> Iterator[Polled]:
         """Whole polls, until there are no more, or enough."""
-        deadline = time.monotonic() + BATCH_S_MAX
+        if not self._is_due(poller):
+            return
+        open_s = min(self._due_in_s(), boundaries.OPEN_S_MAX)
+        deadline = time.monotonic() + max(open_s, BATCH_S_MAX)
+        most = BATCH_RECORDS_MAX if self._interval_s is None else None
         count = 0
         poller.wait(self._patience_s(poller), unless_idle=self._job.local)
         many = False
-        while count < BATCH_RECORDS_MAX and time.monotonic() < deadline:
+        while (most is None or count < most) and time.monotonic() < deadline:
             polled = poller.take() if count == 0 else self._more(poller, many)
-            if polled is None:
-                return
-            count += len(polled.records)
-            many = len(polled.records) >= MANY_RECORDS
-            yield polled
+            if polled is None and (count == 0 or self._due_in_s() == 0.0):
+                break
+            if polled is not None:
+                count += polled.count
+                many = polled.count >= MANY_RECORDS
+                yield polled
             check_that_somebody_waits(line)
+        if count:
+            self._ended_s = time.monotonic()
+
+    def _is_due(self, poller: Poller) -> bool:
+        """Where transactions end by time it is too early until then, unless no more can wait: then
+        it is begun, and written as it comes."""
+        return self._due_in_s() == 0.0 or poller.pressed
+
+    def _due_in_s(self) -> float:
+        if self._interval_s is None:
+            return 0.0
+        return max(self._ended_s + self._interval_s - time.monotonic(), 0.0)
 
     def _patience_s(self, poller: Poller) -> float:
         if poller.is_new:
@@ -299,7 +334,8 @@ class LiveSource:
 
     def _more(self, poller: Poller, many: bool) -> Polled | None:
         """An error waits for its own batch: what came before it is written."""
-        if not poller.wait(MANY_LINGER_S if many else LINGER_S, unless_idle=True):
+        at_once = self._due_in_s() == 0.0  # an interval is waited for, polls in vain or not
+        if not poller.wait(MANY_LINGER_S if many else LINGER_S, unless_idle=at_once):
             return None
         try:
             return poller.take()
