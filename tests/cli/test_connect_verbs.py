@@ -106,7 +106,7 @@ def test_bad_properties_end_a_worker_with_a_sentence(run: Tool, tmp_path: Path) 
     file = tmp_path / "worker.properties"
     file.write_text("listeners=https://:8083\n")
     told = run(connect_distributed.main, str(file))
-    assert (told.code, "only http is spoken" in told.err) == (1, True)
+    assert (told.code, "https needs a certificate" in told.err) == (1, True)
     extra = run(connect_distributed.main, str(file), "connector.properties")
     assert "connectors come over REST" in extra.err
     file.write_text("clusters = a\n")

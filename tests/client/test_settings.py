@@ -89,3 +89,26 @@ def test_each_delivery_says_what_it_takes_on_both_sides() -> None:
 def test_a_word_that_is_no_delivery_names_those_there_are() -> None:
     with pytest.raises(ValueError, match="at_most_once"):
         delivery_of("twice")
+
+
+def test_keys_in_pem_files_have_other_names() -> None:
+    """KIP-651: one file with key and certificate, or both as texts."""
+    file = {"ssl.keystore.type": "PEM", "ssl.keystore.location": "/me", "ssl.client.auth": "none"}
+    both = {"ssl.certificate.location": "/me", "ssl.key.location": "/me"}
+    assert translate(file) == both
+    assert translate({"ssl.keystore.location": "/me.pem"}) == {
+        "ssl.certificate.location": "/me.pem",
+        "ssl.key.location": "/me.pem",
+    }
+    keystore = {"ssl.keystore.location": "/me.p12", "ssl.keystore.password": "x"}
+    assert translate(keystore) == keystore
+    texts = {
+        "ssl.keystore.certificate.chain": "c",
+        "ssl.keystore.key": "k",
+        "ssl.truststore.certificates": "t",
+    }
+    assert translate(texts) == {
+        "ssl.certificate.pem": "c",
+        "ssl.key.pem": "k",
+        "ssl.ca.pem": "t",
+    }

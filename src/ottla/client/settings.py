@@ -34,6 +34,10 @@ _RENAMED: Final = {
     "send.buffer.bytes": "socket.send.buffer.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "socket.connection.setup.timeout.max.ms": "socket.connection.setup.timeout.ms",
+    "ssl.truststore.location": "ssl.ca.location",
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
 }
 
 _WITHOUT_MEANING: Final = frozenset(
@@ -65,6 +69,7 @@ _WITHOUT_MEANING: Final = frozenset(
         "ssl.truststore.type",
         "ssl.keystore.type",
         "ssl.truststore.password",
+        "ssl.client.auth",
     )
 )
 
@@ -89,13 +94,20 @@ def translate(settings: Mapping[str, Setting]) -> dict[str, Setting]:
         elif name == "sasl.jaas.config":
             for key, secret in _JAAS.findall(str(value)):
                 translated[f"sasl.{key}"] = secret
-        elif name == "ssl.truststore.location":
-            translated["ssl.ca.location"] = value
+        elif name == "ssl.keystore.location" and _is_pem(settings):
+            translated |= {"ssl.certificate.location": value, "ssl.key.location": value}
         elif name == "max.request.size":
             translated["message.max.bytes"] = value
         else:
             translated[_RENAMED.get(name, name)] = value
     return translated
+
+
+def _is_pem(settings: Mapping[str, Setting]) -> bool:
+    """KIP-651: key and certificate in one file."""
+    path = str(settings["ssl.keystore.location"])
+    kind = settings.get("ssl.keystore.type", "PEM" if path.endswith(".pem") else "")
+    return str(kind).upper() == "PEM"
 
 
 def _assignor(name: str) -> str:

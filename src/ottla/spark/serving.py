@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 import threading
 from types import TracebackType
 from typing import Any, Final, Self
@@ -27,8 +28,16 @@ BACKLOG: Final = 256
 class Serving:
     """Serves in a thread of its own; `port` is known when this is made (0: any free one)."""
 
-    def __init__(self, app: Starlette, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self,
+        app: Starlette,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._app = app
+        self._tls = tls
         self._socket = _listening(host, port)
         self.host: str = host
         self.port: int = self._socket.getsockname()[1]
@@ -39,7 +48,7 @@ class Serving:
 
     @property
     def url(self) -> str:
-        return f"http://{self.host}:{self.port}"
+        return f"{'https' if self._tls else 'http'}://{self.host}:{self.port}"
 
     def start(self) -> Self:
         self._thread.start()
@@ -75,7 +84,7 @@ class Serving:
         await serve(app, self._config(), shutdown_trigger=self._stop.wait)
 
     def _config(self) -> Config:
-        config = Config()
+        config = Config() if self._tls is None else _Secure(self._tls)
         config.bind = [f"fd://{self._socket.detach()}"]  # hypercorn closes it
         config.graceful_timeout = GRACE_S
         config.h2_max_concurrent_streams = STREAMS_MAX
@@ -84,6 +93,21 @@ class Serving:
         config.errorlog = _quiet_log()
         config.include_server_header = False
         return config
+
+
+class _Secure(Config):
+    """hypercorn reads certificates from files by itself; here they may come from elsewhere."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        super().__init__()
+        self._context = context
+
+    @property
+    def ssl_enabled(self) -> bool:
+        return True
+
+    def create_ssl_context(self) -> ssl.SSLContext:
+        return self._context
 
 
 def _quiet_log() -> logging.Logger:

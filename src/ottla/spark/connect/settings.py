@@ -10,7 +10,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from ottla.spark.connect.errors import ConfigException
 
@@ -70,14 +70,22 @@ class Settings:
 
     @property
     def listener(self) -> tuple[str, int]:
-        """Host and port of the first listener: `http://:8083`, `http://127.0.0.1:0`."""
-        first = self.get("listeners").split(",")[0].strip()
-        parts = urlsplit(first if "://" in first else f"http://{first}")
-        if parts.scheme.lower() != "http":
-            raise ConfigException.of(
-                "listeners", first, "only http is spoken; put a proxy that speaks TLS before it"
-            )
+        """Host and port of the first listener: `http://:8083`, `https://127.0.0.1:0`."""
+        parts = self._first_listener
         return parts.hostname or "0.0.0.0", DEFAULT_PORT if parts.port is None else parts.port
+
+    @property
+    def scheme(self) -> str:
+        """http or https: of the first listener, and so of what other workers are told."""
+        parts = self._first_listener
+        if parts.scheme not in ("http", "https"):
+            raise ConfigException.of("listeners", parts.geturl(), "http or https, and no other")
+        return parts.scheme
+
+    @property
+    def _first_listener(self) -> SplitResult:
+        first = self.get("listeners").split(",")[0].strip()
+        return urlsplit(first if "://" in first else f"http://{first}")
 
     def advertised(self, host: str, port: int) -> str:
         """host:port, by which other workers reach this one."""

@@ -31,6 +31,7 @@ from ottla.spark.connect.herder.runs import Start
 from ottla.spark.connect.loggers import Loggers
 from ottla.spark.connect.plugin_answers import PluginAnswers
 from ottla.spark.connect.plugins import Plugins
+from ottla.spark.connect.rest import tls
 from ottla.spark.connect.rest.app import Desk, add_routes, blank_app
 from ottla.spark.connect.run import offsets, runner
 from ottla.spark.connect.run.worker import Worker
@@ -62,7 +63,7 @@ def make_herder(
     configs: Log = MemoryLog() if alone else config_topic
 
     def join(herder: Herder) -> Membership:
-        url = f"http://{worker.id}"
+        url = f"{settings.scheme}://{worker.id}"
         if alone:
             return Alone(url, herder)
         return Group(
@@ -133,7 +134,10 @@ class ConnectWorker:
         self.settings = settings = Settings(properties)
         host, port = settings.listener
         app = blank_app()
-        self._serving = Serving(app, host, port)  # its port is this worker's name
+        secure = settings.scheme == "https"
+        context = tls.server_context(properties) if secure else None
+        self._to_others = tls.client_context(properties) if secure else None
+        self._serving = Serving(app, host, port, tls=context)  # its port is this worker's name
         worker = Worker(properties, settings.advertised(host, self._serving.port))
         self.worker = worker
         loggers = Loggers()
@@ -147,7 +151,7 @@ class ConnectWorker:
 
     @property
     def url(self) -> str:
-        return f"http://{self.worker.id}"
+        return f"{self.settings.scheme}://{self.worker.id}"
 
     def start(self) -> Self:
         self._serving.start()
@@ -180,6 +184,7 @@ class ConnectWorker:
             ready=lambda: self.herder.ready,
             topic_tracking=settings.flag("topic.tracking.enable"),
             topic_tracking_reset=settings.flag("topic.tracking.allow.reset"),
+            tls=self._to_others,
         )
         add_routes(app, desk, admin=settings.admin)
 

@@ -79,7 +79,7 @@ def known() -> Plugins:
 def worker(
     bootstrap_servers: str, stage: Stage, *, alone: bool = False, **more: str
 ) -> ConnectWorker:
-    given = properties(bootstrap_servers, listeners="http://127.0.0.1:0", **more)
+    given = properties(bootstrap_servers, **{"listeners": "http://127.0.0.1:0", **more})
     return ConnectWorker(given, alone=alone, spark=_no_spark, start=stage.start, plugins=known())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -58,6 +59,8 @@ class Desk:
     ready: Callable[[], bool]
     topic_tracking: bool = True
     topic_tracking_reset: bool = True
+    tls: ssl.SSLContext | None = None
+    """For requests that are passed on to another worker."""
 
 
 Work = Callable[[Request, bytes], Response]
@@ -72,7 +75,7 @@ def blank_app() -> Starlette:
 def add_routes(app: Starlette, desk: Desk, *, admin: bool = True) -> None:
     """`admin`: whether /admin is served here, too."""
     connectors, around = _Connectors(desk), _Around(desk)
-    served = _Served()
+    served = _Served(desk.tls)
     app.router.routes += [
         *served.routes(connectors.table()),
         *served.routes(around.table()),
@@ -83,8 +86,9 @@ def add_routes(app: Starlette, desk: Desk, *, admin: bool = True) -> None:
 class _Served:
     """Every request is worked on in a thread; what another worker must do is passed on."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
         self._threads = Threads()
+        self._tls = tls
 
     def routes(self, table: Mapping[str, Mapping[str, Work]]) -> list[Route]:
         """A slash at the end of a path means nothing."""
@@ -100,14 +104,14 @@ class _Served:
             try:
                 check_json(request)
                 body = await body_of(request)
-                return await self._threads.run(_worked, work, request, body)
+                return await self._threads.run(_worked, work, request, body, self._tls)
             except Exception as error:
                 return error_response(error)
 
         return answered
 
 
-def _worked(work: Work, request: Request, body: bytes) -> Response:
+def _worked(work: Work, request: Request, body: bytes, tls: ssl.SSLContext | None) -> Response:
     try:
         return work(request, body)
     except Elsewhere as elsewhere:
@@ -118,6 +122,7 @@ def _worked(work: Work, request: Request, body: bytes) -> Response:
             query=request.url.query,
             headers=request.headers,
             body=body,
+            tls=tls,
         )
         place = urlsplit(answer.headers.get("location", "")).path
         if place:  # the person asked this worker, and will go on asking it

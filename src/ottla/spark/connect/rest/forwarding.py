@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import http.client
 import logging
+import ssl
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 from starlette.responses import Response
 
@@ -31,6 +32,7 @@ def forward(
     query: str,
     headers: Mapping[str, str],
     body: bytes,
+    tls: ssl.SSLContext | None = None,
 ) -> Response:
     """What the other worker answers, as it is. Waits: not to be called on the loop."""
     parameters = dict(parse_qsl(query, keep_blank_values=True))
@@ -43,7 +45,7 @@ def forward(
     parameters["forward"] = "true" if hop is None else "false"
     at = urlsplit(elsewhere.url)
     passed = {name: value for name, value in headers.items() if name.lower() in PASSED_ON}
-    connection = http.client.HTTPConnection(at.hostname or "", at.port or 80, timeout=TIMEOUT_S)
+    connection = _connection(at, tls)
     try:
         connection.request(method, f"{path}?{urlencode(parameters)}", body or None, passed)
         answer = connection.getresponse()
@@ -56,3 +58,10 @@ def forward(
         name.lower(): value for name, value in answer.getheaders() if name.lower() in PASSED_BACK
     }
     return Response(data or None, answer.status, back)
+
+
+def _connection(at: SplitResult, tls: ssl.SSLContext | None) -> http.client.HTTPConnection:
+    host = at.hostname or ""
+    if at.scheme == "https":
+        return http.client.HTTPSConnection(host, at.port or 443, timeout=TIMEOUT_S, context=tls)
+    return http.client.HTTPConnection(host, at.port or 80, timeout=TIMEOUT_S)
