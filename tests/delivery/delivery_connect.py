@@ -20,7 +20,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -238,11 +238,17 @@ class ConnectRun:
 
     def _hosts(self, number: int) -> list[int]:
         """The processes of the tasks: they are nobody's children."""
-        files = self._places(number).glob("ottla-connect-*/*.pid")
-        return [int(each.read_text()) for each in files]
+        mark = f"TMPDIR={self._places(number)}".encode()
+        found = []
+        for each in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                is_host = b"ottla.spark.connect.run.host" in (each / "cmdline").read_bytes()
+                if is_host and mark in (each / "environ").read_bytes().split(b"\0"):
+                    found.append(int(each.name))
+        return found
 
     def _places(self, number: int) -> Path:
-        """Short: the path of a socket may have 107 characters."""
+        """What is for the processes of one life, and no other: they are known by it."""
         return Path(tempfile.gettempdir()) / f"oc-{os.getpid()}-{number}"
 
     def _thaw_and_end(self) -> None:
