@@ -35,8 +35,9 @@ JOB = HERE / "delivery_connect_job.py"
 PLUGINS = HERE.parent / "spark" / "connect" / "run"
 NAME = "subject"
 AFTER_MAX = 300
-FIRST = 20  # so much is there when a life begins; the rest comes when it has begun to work
-IN_A_LIFE = 1000
+FIRST = 50  # so much is there when a life begins; the rest comes when it has begun to work
+IN_A_LIFE = 5000  # unless its fault comes sooner, which it does
+PAUSE_S_MAX = 0.06
 LIFE_S_MAX = 300.0
 LAST_LIVES_MAX = 3
 TICK_S = 0.1
@@ -126,7 +127,7 @@ class ConnectRun:
         chance = random.Random(f"grow {self.seed}")
 
         def grow() -> None:
-            while not over.wait(chance.uniform(0, 0.03)):
+            while not over.wait(chance.uniform(0, PAUSE_S_MAX)):
                 if self._subject.count < self._limit:
                     self._subject.grow(chance)
 
@@ -198,7 +199,8 @@ class ConnectRun:
         while time.monotonic() < deadline:
             self._subject.watch()
             if job.poll() is not None:
-                self._note(f"{life.who} died at '{life.point}'" if life.point else life.kind)
+                if not hurt:
+                    self._note(f"{life.who} died at '{life.point}'" if life.point else "by itself")
                 return
             arrived = self._subject.found() - before
             if arrived and not fed:
@@ -215,16 +217,17 @@ class ConnectRun:
         raise AssertionError(f"not through:\n{tail(self.directory / f'life-{number}.log')}")
 
     def _note(self, what: str) -> None:
+        """A fault has come: more than a little is not needed any more."""
         self.done[what] += 1
         if self._subject.found() < self._subject.count or self._subject.count < self._limit:
             self.done["while there was work"] += 1
+        self._limit = min(self._limit, self._subject.count + FIRST)
 
     def _hurt(self, life: Life, job: subprocess.Popen[bytes], number: int) -> None:
         pids = family(job.pid)
         workers = [each for each in pids if is_python_worker(each)]
         chance = random.Random(life.delay_s)
-        if life.kind not in ("driver", "all"):  # the death of the process is seen by who waits
-            self._note(life.kind)
+        self._note(life.kind)
         if life.kind == "worker" and workers:
             kill(chance.choice(workers))
         elif life.kind == "host" and self._hosts(number):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from ottla.client.acls import Acls
 from ottla.client.configs import Configs
 from ottla.client.delivery import Setting
 from ottla.client.groups import Groups
@@ -72,6 +73,7 @@ class Admin:
         self.transactions = Transactions(session)
         self.offsets = Offsets(session)
         self.quotas = Quotas(session)
+        self.acls = Acls(session)
         self.users = Users(session)
         self.reassignments = Reassignments(session)
 

@@ -11,9 +11,11 @@ import pytest
 from drives import PATIENCE_S, Source
 
 from ottla.client import Producer
+from ottla.client.acls import Acl, AclPattern, AclPermission, AclResource
 from ottla.client.configs import ResourceType
 from ottla.client.record import TopicPartition
 from ottla.spark.connect.api import SourceConnector
+from ottla.spark.connect.connectors.mirror import rights
 from ottla.spark.connect.connectors.mirror.checkpoints import MirrorCheckpointConnector
 from ottla.spark.connect.connectors.mirror.formats import Checkpoint, Heartbeat, OffsetSync
 from ottla.spark.connect.connectors.mirror.heartbeats import MirrorHeartbeatConnector
@@ -29,6 +31,7 @@ from ottla.testing import LocalCluster
 
 pytestmark = pytest.mark.timeout(300)
 
+ALLOW, DENY, LITERAL = AclPermission.ALLOW, AclPermission.DENY, AclPattern.LITERAL
 Clusters = tuple[LocalCluster, LocalCluster]
 
 
@@ -303,3 +306,36 @@ def test_mirror_configs_that_can_not_work_are_refused(config: dict[str, str], te
         MirrorSourceConnector().alter_offsets(
             {}, [({"cluster": "A", "topic": "t", "partition": 0}, {"offset": "x"})]
         )
+
+
+def test_rights_to_read_are_copied_and_those_to_write_are_not() -> None:
+    def acl(name: str, operation: int, permission: int = ALLOW, pattern: int = LITERAL) -> Acl:
+        return Acl(AclResource.TOPIC, name, pattern, "User:ann", "*", operation, permission)
+
+    read, write, everything, alter = 3, 4, 2, 7
+    there = [
+        acl("orders", read),
+        acl("orders", write),
+        acl("orders", write, DENY),
+        acl("orders", alter),
+        acl("sales", everything),
+        acl("other", read),
+        acl("or", read, pattern=AclPattern.PREFIXED),
+    ]
+    found = rights.of_copies(
+        there, wanted=("orders", "sales").__contains__, remote=lambda name: f"A.{name}"
+    )
+    assert found == [
+        acl("A.orders", read),
+        acl("A.orders", write, DENY),
+        acl("A.orders", alter),
+        acl("A.sales", read),
+    ]
+
+
+def test_clusters_without_an_authorizer_have_no_rights_to_copy(
+    clusters: Clusters, caplog: pytest.LogCaptureFixture
+) -> None:
+    clusters[0].create_topic("orders")
+    with caplog.at_level("INFO"), Mirror(MirrorSourceConnector(), clusters, topics="orders"):
+        assert "no ACLs are copied: a cluster has no authorizer" in caplog.text

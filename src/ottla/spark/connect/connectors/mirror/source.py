@@ -12,9 +12,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from ottla.client.acls import Acl, AclResource
 from ottla.client.offsets import EARLIEST, LATEST
 from ottla.client.record import Record, TopicPartition
-from ottla.errors import KafkaError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.connect.api import (
     ExactlyOnceSupport,
     Props,
@@ -23,7 +24,7 @@ from ottla.spark.connect.api import (
     SourceTaskContext,
 )
 from ottla.spark.connect.config import ConfigDef, ConfigType, Importance
-from ottla.spark.connect.connectors.mirror import clusters
+from ottla.spark.connect.connectors.mirror import clusters, rights
 from ottla.spark.connect.connectors.mirror.formats import OffsetSync
 from ottla.spark.connect.connectors.mirror.policies import (
     DefaultReplicationPolicy,
@@ -57,6 +58,7 @@ def _config() -> ConfigDef:
     config = choice(common(), "topics", TOPICS_EXCLUDE)
     interval(config, "refresh.topics", 600, "look for new topics and partitions")
     interval(config, "sync.topic.configs", 600, "copy the configs of topics")
+    interval(config, "sync.topic.acls", 600, "copy the rights (ACLs) to read topics")
     return (
         config.define(
             *("config.properties.exclude", ConfigType.LIST, CONFIGS_EXCLUDE, low),
@@ -99,13 +101,19 @@ class MirrorSourceConnector(SourceConnector):
         self._source = clusters.admin_of(props, SOURCE)
         self._target = clusters.admin_of(props, TARGET)
         self._found: list[TopicPartition] = []
+        self._acls: set[Acl] = set()
+        self._without_acls = False
         self._watch: clusters.Watch | None = None
         try:
             self._prepare()
         except KafkaError as error:
             self.stop()
             raise RetriableException(f"the clusters can't be asked: {error}") from error
-        every = {"refresh.topics": self._refresh, "sync.topic.configs": self._sync_configs}
+        every = {
+            "refresh.topics": self._refresh,
+            "sync.topic.configs": self._sync_configs,
+            "sync.topic.acls": self._sync_acls,
+        }
         self._watch = clusters.Watch(
             {
                 name: (settings[f"{name}.interval.seconds"], look)
@@ -152,6 +160,8 @@ class MirrorSourceConnector(SourceConnector):
                 settings["offset-syncs.topic.replication.factor"],
             )
         self._found = self._look()
+        if settings["sync.topic.acls.enabled"]:
+            self._sync_acls()
 
     def _look(self) -> list[TopicPartition]:
         """The partitions to copy; topics in the target have as many of them."""
@@ -196,6 +206,28 @@ class MirrorSourceConnector(SourceConnector):
         for topic in sorted({each.topic for each in self._found}):
             target = self._policy.remote(alias, topic)
             clusters.sync_configs(self._target, target, self._configs_of(topic))
+
+    def _sync_acls(self) -> None:
+        """A cluster without an authorizer has none to copy: that is said once."""
+        if self._without_acls:
+            return
+        topics = {each.topic for each in self._found}
+        alias = self._settings[f"{SOURCE}alias"]
+        try:
+            found = rights.of_copies(
+                self._source.acls.describe(AclResource.TOPIC),
+                wanted=topics.__contains__,
+                remote=lambda name: self._policy.remote(alias, name),
+            )
+            new = [each for each in found if each not in self._acls]
+            if new:
+                self._target.acls.create(new)
+                self._acls.update(new)
+        except KafkaError as error:
+            if error.code is not ErrorCode.SECURITY_DISABLED:
+                raise
+            self._without_acls = True
+            log.info("no ACLs are copied: a cluster has no authorizer (%s)", error)
 
 
 class MirrorSourceTask(SourceTask):
