@@ -150,3 +150,40 @@ def test_a_standalone_worker_goes_on_where_it_was(
             worker.changes.put_config("copy", {**sink, "name": "copy"})
             expected = [f"line {each}" for each in range(first + 10)]
             until(lambda expected=expected: lines(out) == expected)  # type: ignore[misc]
+
+
+def test_lines_go_from_standard_input_to_standard_output(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """A quickstart: a standalone worker, and two connectors without a file."""
+    properties = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        **COMMON,
+        "offset.storage.file.filename": str(tmp_path / "offsets"),
+    }
+    files = {
+        "worker": properties,
+        "in": {"name": "in", "connector.class": "FileStreamSource", "topic": "typed"},
+        "out": {"name": "out", "connector.class": "FileStreamSink", "topics": "typed"},
+    }
+    for name, settings in files.items():
+        lines_ = [f"{key}={value}\n" for key, value in settings.items()]
+        (tmp_path / f"{name}.properties").write_text("".join(lines_))
+    names = [str(tmp_path / f"{name}.properties") for name in files]
+    command = [sys.executable, "-m", "ottla.cli.kafka.connect_standalone", *names]
+    shown = tmp_path / "shown.txt"
+    with shown.open("wb") as output, (tmp_path / "worker.log").open("wb") as log:
+        worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=log)
+    try:
+        assert worker.stdin is not None
+        worker.stdin.write(b"one\ntwo\n")
+        worker.stdin.flush()
+        until(lambda: lines(shown) == ["one", "two"])
+        worker.stdin.write(b"three\n")
+        worker.stdin.flush()
+        until(lambda: lines(shown) == ["one", "two", "three"])
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(240) == 0
+    finally:
+        worker.kill()
+        worker.communicate()

@@ -77,5 +77,8 @@ def test_a_workers_settings() -> None:
     assert (plain.admin, named.admin) == (True, False)
     with pytest.raises(ConfigException, match="http or https"):
         _ = Settings({"listeners": "gopher://:8083"}).scheme
+    Settings({"exactly.once.source.support": "Preparing"}).check()
+    with pytest.raises(ConfigException, match="PREPARING, DISABLED, ENABLED"):
+        Settings({"exactly.once.source.support": "yes"}).check()
     with pytest.raises(ConfigException, match="Not a number"):
         Settings({"session.timeout.ms": "soon"}).number("session.timeout.ms")

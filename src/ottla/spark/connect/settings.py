@@ -13,6 +13,7 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from ottla.spark.connect.errors import ConfigException
+from ottla.spark.connect.validators import one_of_any_case
 
 DEFAULT_PORT: Final = 8083
 EVERYWHERE: Final = ("", "0.0.0.0", "::")
@@ -40,6 +41,12 @@ class Settings:
 
     def get(self, name: str) -> str:
         return self.properties.get(name, DEFAULTS.get(name, ""))
+
+    def check(self) -> None:
+        """Words that would be taken for others."""
+        name = "exactly.once.source.support"
+        if name in self.properties:
+            one_of_any_case("PREPARING", "DISABLED", "ENABLED")(name, self.properties[name])
 
     def number(self, name: str) -> int:
         text = self.get(name).strip()

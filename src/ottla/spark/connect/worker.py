@@ -132,6 +132,7 @@ class ConnectWorker:
     ) -> None:
         properties = providers.own(properties)
         self.settings = settings = Settings(properties)
+        settings.check()
         host, port = settings.listener
         app = blank_app()
         secure = settings.scheme == "https"

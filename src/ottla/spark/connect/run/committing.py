@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Final
 
@@ -45,10 +46,25 @@ class Committing:
         self._committed: Offsets = {}
         self._waiting: Offsets = {}
         self._tried_s = 0.0
+        self._taking: Future[None] | None = None
+
+    def begin_soon(self, config: Mapping[str, str]) -> None:
+        """A sink's run begins: brokers let a group that was empty wait for others, 3 s by default,
+        in which Spark may start."""
+        if self._taking is None:
+            thread = ThreadPoolExecutor(1, thread_name_prefix="connect seat")
+            self._taking = thread.submit(self._take_seat, config)
+            thread.shutdown(wait=False)
 
     def begin(self, config: Mapping[str, str]) -> None:
-        """A sink's run: from here on no other worker commits offsets of this connector."""
+        """From here on no other worker commits offsets of this connector."""
+        self.begin_soon(config)
+        taking, self._taking = self._taking, None
+        assert taking is not None
+        taking.result()
         self._committed, self._waiting = {}, {}
+
+    def _take_seat(self, config: Mapping[str, str]) -> None:
         if self._seat is None:
             self._seat = Seat(group_of(self._name, config), config, self._worker)
         self._seat.take(read_by(config, self._worker))
@@ -77,6 +93,9 @@ class Committing:
 
     def end(self) -> None:
         """Nothing of the connector runs here any more."""
+        taking, self._taking = self._taking, None
+        if taking is not None:
+            wait([taking])
         seat, self._seat = self._seat, None
         if seat is not None:
             seat.leave()

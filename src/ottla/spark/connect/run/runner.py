@@ -195,6 +195,8 @@ class Running:
         job: Job | None = None
         try:
             with _pace.counted():
+                if not self._cut.is_source:
+                    self._committing.begin_soon(self._worker.resolved(self.config))
                 session = self._spark().newSession()
                 job = self._job(session)
                 begun = query.begin(session, job, starts_of(job), _starts)
