@@ -74,7 +74,7 @@ def test_a_group_is_shown_as_one_of_consumers(broker: LocalCluster, worker: Work
         (found,) = admin.groups.describe("connect-shown").values()
         assert isinstance(found, GroupDescription)
         (member,) = found.members
-        assert (found.state, member.instance_id) == ("Stable", seat.INSTANCE)
+        assert (found.state, member.instance_id) == ("Stable", "connect-tests-shown")
         assert sorted(member.assignment) == [WHERE, TopicPartition("seats", 1)]
         with pytest.raises(KafkaError):  # Kafka's tools change groups that are empty only
             admin.groups.alter_offsets("connect-shown", {WHERE: 0})
@@ -118,3 +118,18 @@ def test_what_could_not_be_committed_is_tried_again(
 
 def _nobody(member: object, patient: bool) -> object:
     raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the broker is away")
+
+
+def test_two_connectors_may_share_a_group(broker: LocalCluster, worker: Worker) -> None:
+    config = {**CONFIG, "consumer.override.group.id": "shared"}
+    one, two = Committing("one", worker), Committing("two", worker)
+    one.begin(config)
+    two.begin(config)  # when the first one has heard of it
+    for each, at in ((one, 1), (two, 2)):
+        deadline = time.monotonic() + WAIT_S_MAX
+        each.take([Report(0, consumed={WHERE: at})])
+        while committed(broker, "shared") != {WHERE: at}:
+            assert time.monotonic() < deadline
+            each.check()
+    for each in (one, two):
+        each.end()

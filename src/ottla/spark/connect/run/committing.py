@@ -15,7 +15,7 @@ from ottla.client.record import TopicPartition
 from ottla.client.topics import TopicDescription
 from ottla.errors import KafkaError
 from ottla.spark.connect.java_regex import compile_java
-from ottla.spark.connect.run.orders import Job, Report, group_of
+from ottla.spark.connect.run.orders import Job, Report
 from ottla.spark.connect.run.reading import topics_pattern
 from ottla.spark.connect.run.seat import Seat
 from ottla.spark.connect.run.source_offsets import FileOffsets
@@ -66,7 +66,7 @@ class Committing:
 
     def _take_seat(self, config: Mapping[str, str]) -> None:
         if self._seat is None:
-            self._seat = Seat(group_of(self._name, config), config, self._worker)
+            self._seat = Seat(self._name, config, self._worker)
         self._seat.take(read_by(config, self._worker))
 
     def check(self) -> None:

@@ -116,6 +116,7 @@ class OfSink:
     def __init__(
         self, name: str, config: Mapping[str, str], worker: Worker, connector: SinkConnector
     ) -> None:
+        self._name = name
         self._group = group_of(name, config)
         self._config = config
         self._worker = worker
@@ -158,7 +159,7 @@ class OfSink:
 
     def _put_out(self) -> None:
         """A worker that was believed dead, or is stopping still, must not commit behind this."""
-        Seat(self._group, self._config, self._worker).put_out()
+        Seat(self._name, self._config, self._worker).put_out()
 
     def _admin(self) -> Admin:
         return Admin(self._worker.bootstrap_servers, settings=self._worker.admin(self._config))

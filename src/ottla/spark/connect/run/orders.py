@@ -59,7 +59,8 @@ def group_of(name: str, config: Mapping[str, str]) -> str:
 
 
 def query_of(name: str, worker: Worker) -> str:
-    """By it the sink knows a source connector again, whichever worker runs it."""
+    """By it the sink knows a source connector again, and a group a sink connector, whichever
+    worker runs it."""
     cluster = worker.properties.get("group.id") or "standalone"
     return f"connect-{_short(cluster)}-{_short(name)}"
 

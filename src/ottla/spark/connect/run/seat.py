@@ -1,7 +1,7 @@
 """The seat of a sink connector in its group: there is one, and one worker sits on it.
 
-The group has one member, under a name that stays (KIP-345): a run that takes the seat puts out
-whoever had it, at once and without asking. Offsets are committed from the seat only, so that a
+The group's member has a name that stays, the connector's (KIP-345): a run that takes the seat puts
+out whoever had it, at once and without asking. Offsets are committed from the seat only, so that a
 worker which was frozen, or cut off, and goes on when another has its connector, commits nothing
 any more. And as long as somebody sits there the group's offsets do not expire.
 """
@@ -18,6 +18,7 @@ from ottla.client.group_member import GroupMember, Joined
 from ottla.client.record import TopicPartition
 from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.connect.errors import ConnectException
+from ottla.spark.connect.run.orders import group_of, query_of
 from ottla.spark.connect.run.worker import Worker
 from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from ottla.wire.messages.consumer_protocol_assignment import TopicPartition as Assigned
@@ -26,7 +27,6 @@ from ottla.wire.primitives import Message, Writer
 
 log = logging.getLogger("ottla.connect")
 
-INSTANCE: Final = "ottla-connect"
 PROTOCOL_TYPE: Final = "consumer"  # so that tools for consumer groups show it
 PROTOCOL: Final = "ottla-connect"  # and consumers that would share the topics are refused
 SESSION_MS: Final = 45_000  # a consumer's
@@ -39,8 +39,9 @@ _INT16: Final = Struct(">h")
 class Seat:
     """Used by the runner's thread; another one sends heartbeats."""
 
-    def __init__(self, group: str, config: Mapping[str, str], worker: Worker) -> None:
-        self._group = group
+    def __init__(self, name: str, config: Mapping[str, str], worker: Worker) -> None:
+        self._group = group_of(name, config)
+        self._instance = query_of(name, worker)
         self._settings = worker.admin(config)
         self._servers = worker.bootstrap_servers
         self._member: GroupMember | None = None
@@ -119,7 +120,7 @@ class Seat:
             protocol_type=PROTOCOL_TYPE,
             protocol=PROTOCOL,
             session_timeout_ms=SESSION_MS,
-            instance=INSTANCE,
+            instance=self._instance,
             settings=self._settings,
         )
 
