@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.client.record import TopicPartition
 from ottla.spark.connect.run import offsets, runner
 from ottla.spark.connect.run.committing import Committing
 from ottla.spark.connect.run.states import State, Status, Target
@@ -281,4 +280,4 @@ def written(directory: Path) -> set[str]:
 def committed(broker: LocalCluster, group: str, topic: str) -> int:
     with broker.admin() as admin:
         found = admin.groups.offsets(group)
-    return sum(at.offset for each, at in found.items() if isinstance(each, TopicPartition))
+    return sum(at.offset for each, at in found.items() if each.topic == topic)
