@@ -161,7 +161,10 @@ class MirrorSourceConnector(SourceConnector):
             )
         self._found = self._look()
         if settings["sync.topic.acls.enabled"]:
-            self._sync_acls()
+            try:
+                self._sync_acls()
+            except KafkaError as error:  # who may not ask for ACLs may still copy records
+                log.warning("ACLs are not copied, and tried again: %s", error)
 
     def _look(self) -> list[TopicPartition]:
         """The partitions to copy; topics in the target have as many of them."""
