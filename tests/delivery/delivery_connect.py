@@ -35,7 +35,7 @@ JOB = HERE / "delivery_connect_job.py"
 PLUGINS = HERE.parent / "spark" / "connect" / "run"
 NAME = "subject"
 AFTER_MAX = 300
-FIRST = 50  # so much is there when a life begins; the rest comes when it has begun to work
+FIRST = 100  # so much is there when a life begins; the rest comes when it has begun to work
 IN_A_LIFE = 5000  # unless its fault comes sooner, which it does
 PAUSE_S_MAX = 0.06
 LIFE_S_MAX = 300.0
@@ -98,6 +98,7 @@ class ConnectRun:
     _subject: Subject = field(init=False)
     _limit: int = 0
     _frozen: list[int] = field(default_factory=list)
+    _zombie: subprocess.Popen[bytes] | None = None
 
     def __call__(self) -> list[str]:
         """What is wrong, when all is over."""
@@ -154,6 +155,7 @@ class ConnectRun:
                 self._wait(life, job, number)
             finally:
                 if life.kind == "freeze" and job.poll() is None:
+                    self._zombie = job
                     self._frozen = [*family(job.pid), *self._hosts(number)]
                     end(self._frozen, signal.SIGSTOP)
                 else:
@@ -194,7 +196,7 @@ class ConnectRun:
     def _wait(self, life: Life, job: subprocess.Popen[bytes], number: int) -> None:
         """Until the fault has come, or all is through without it."""
         deadline = time.monotonic() + LIFE_S_MAX
-        before, fed, hurt = self._subject.found(), life.kind == "none", False
+        before, fed, hurt = self._subject.arrived(), life.kind == "none", False
         self._limit = self._subject.count + FIRST
         while time.monotonic() < deadline:
             self._subject.watch()
@@ -202,7 +204,7 @@ class ConnectRun:
                 if not hurt:
                     self._note(f"{life.who} died at '{life.point}'" if life.point else "by itself")
                 return
-            arrived = self._subject.found() - before
+            arrived = self._subject.arrived() - before
             if arrived and not fed:
                 fed, self._limit = True, self._subject.count + IN_A_LIFE
             if life.kind not in ("none", "point") and not hurt and arrived >= life.after:
@@ -263,6 +265,8 @@ class ConnectRun:
                 self._subject.watch()
                 time.sleep(TICK_S)
             end([each for first in self._frozen for each in family(first)])
+            assert self._zombie is not None
+            self._zombie.wait()
             self._frozen = []
 
     def _is_through(self) -> bool:

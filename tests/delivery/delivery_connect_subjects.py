@@ -53,7 +53,10 @@ class Subject(Protocol):
         """A little more, by a thread of its own, while the connector runs and dies."""
 
     def found(self) -> int:
-        """How much of it has arrived."""
+        """How much of it has arrived, or can't arrive before there is more."""
+
+    def arrived(self) -> int:
+        """How much of it the connector has written."""
 
     def watch(self) -> None:
         """Now and then: what may never be, not even for a moment."""
@@ -83,6 +86,9 @@ class Source:
 
     def found(self) -> int:
         return len(set(self.values()))
+
+    def arrived(self) -> int:
+        return self.found()
 
     def watch(self) -> None:
         pass
@@ -233,6 +239,9 @@ class FileSink(Sink):
     def found(self) -> int:
         return len(set(self.lines()))
 
+    def arrived(self) -> int:
+        return self.found()
+
     def wrong(self) -> list[str]:
         sent = {each for some in self.sent().values() for each in some}
         lines = set(self.lines())
@@ -262,8 +271,11 @@ class FilesSink(Sink):
 
     def found(self) -> int:
         """The last file of each partition waits for records that do not come."""
-        there = sum(len(each) for each in self.files().values())
-        return there + sum(len(each) % FLUSH_SIZE for each in self.sent().values())
+        waiting = sum(len(each) % FLUSH_SIZE for each in self.sent().values())
+        return self.arrived() + waiting
+
+    def arrived(self) -> int:
+        return sum(len(each) for each in self.files().values())
 
     def wrong(self) -> list[str]:
         wrong, files = [], dict(self.files())
