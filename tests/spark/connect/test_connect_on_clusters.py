@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from spark_daemons import PATIENCE_S, cluster, connect_server
+from spark_daemons import PATIENCE_S, connect_server, spark_cluster
 
 from ottla.testing import LocalCluster
 
@@ -118,7 +118,7 @@ def until(done: Callable[[], bool], process: subprocess.Popen[Any], log: Path) -
 
 
 def test_connectors_on_a_cluster_of_spark(broker: LocalCluster, tmp_path: Path) -> None:
-    with cluster(tmp_path, cores=2) as url:
+    with spark_cluster(tmp_path, cores=2) as url:
         run(broker, tmp_path, master=url)
 
 
