@@ -230,6 +230,7 @@ class Application:
             each.stop_soon()
         for each in self._kept.values():
             each.stop()
+        self._ground.close()
         self._tell()
         with self._lock:
             failed = self._state is ApplicationState.PENDING_ERROR

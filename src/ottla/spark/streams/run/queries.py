@@ -72,6 +72,14 @@ class Ground:
             activate(self._session)
             return self._session
 
+    def close(self) -> None:
+        """Through Spark Connect: a session that is left to the end of the process waits there for
+        threads that are gone, for ever. (Else it is one JVM for all, and not ours to stop.)"""
+        with self._lock:
+            made, self._session = self._session, None
+        if made is not None and getattr(made, "_sc", None) is None:
+            made.stop()
+
     def checkpoint(self, piece: Piece) -> Checkpoint:
         return Checkpoint(self.home / str(piece.number) / "checkpoint")
 
