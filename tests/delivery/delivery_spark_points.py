@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 
 import ottla.spark.sink.decisions as decisions
 import ottla.spark.sink.writers as writers
+from ottla.spark import planners
 from ottla.spark.sink.sending import Sender
 from ottla.spark.source import Ottla
 
@@ -86,14 +87,19 @@ def kill(pid: int, number: int = signal.SIGKILL) -> None:
 
 
 def family(root: int) -> list[int]:
-    """A process and all that it has started, itself first."""
+    """A process and all that it has started, itself first; the process that Spark's Python
+    processes are forked from counts as the JVM's, and so do they."""
     children: dict[int, list[int]] = {}
     for each in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = each.read_text().rpartition(")")[2].split()
+            words = (each.parent / "cmdline").read_text().split("\0")
         except OSError:
             continue
-        children.setdefault(int(fields[1]), []).append(int(each.parent.name))
+        parent = fields[1]
+        if planners.__name__ in words:
+            parent = words[words.index(planners.__name__) + 1]
+        children.setdefault(int(parent), []).append(int(each.parent.name))
     found = [root]
     for pid in found:
         found += children.get(pid, ())
@@ -103,7 +109,7 @@ def family(root: int) -> list[int]:
 def is_python_worker(pid: int) -> bool:
     """Of Spark: the daemon, or one that it has forked."""
     try:
-        return b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return Path(f"/proc/{pid}/comm").read_text().strip() == planners.DAEMON
     except OSError:
         return False
 

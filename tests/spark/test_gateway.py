@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.spark import archive, gateway, session
+from ottla.spark import archive, gateway, planners, session
 from ottla.spark.java import Java, StartError
 
 
@@ -70,6 +70,39 @@ def test_a_jvm_that_ends_at_its_start_is_an_error(tmp_path: Path) -> None:
 def test_a_java_that_can_not_be_run_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StartError, match="Java does not start"):
         gateway.Launch(Java(tmp_path / "none", "17"), {})
+
+
+def test_a_jvm_that_was_started_ahead_is_taken_by_who_wants_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "java"
+    program.write_text("#!/bin/sh\nexec cat >/dev/null\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(session.javas, "find", lambda: Java(program, "17"))
+    monkeypatch.setattr(session, "_has_jvm", lambda: False)
+    monkeypatch.setenv(planners.SWITCH, "off")
+    monkeypatch.setenv(archive.SWITCH, "off")
+    same = session._wanted("local[2]", "a name", session.HEAP)
+    other = {**same, "spark.jars.packages": "some:jar:1"}
+    for settings, options, plain, fits in (
+        (same, ("-Xint",), True, True),
+        (same, ("-Xint",), False, False),
+        (same, ("-Xcomp",), True, False),
+        (other, ("-Xint",), True, False),
+    ):
+        session.launch_ahead(master="local[2]", java_options=("-Xint",))
+        (launch,) = session._ahead
+        session.launch_ahead(master="local[2]")
+        assert session._ahead == [launch], "one is enough"
+        taken = session._of_before(settings, options, plain=plain)
+        assert (taken is launch) == fits
+        assert (launch.process.poll() is None) == fits
+        launch.end()
+        assert not session._ahead
+        assert session._of_before(same, (), plain=True) is None
+    monkeypatch.setattr(session.javas, "find", lambda: Java(tmp_path / "none", "17"))
+    session.launch_ahead(master="local[2]")
+    assert not session._ahead, "who starts the session is told what is wrong"
 
 
 def test_the_log_is_silent_on_the_terminal_and_whole_in_a_file() -> None:

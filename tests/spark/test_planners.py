@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
+import struct
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -25,11 +27,20 @@ PATIENCE_S = 60.0
 SERVER = """
 import sys
 from ottla.spark.planners import serve
-serve(int(sys.argv[1]), modules=(), wait_s=0)
+serve(int(sys.argv[1]), modules=tuple(sys.argv[2:]))
 """
 ASKED = """
 import os, sys, time
-print(os.getcwd(), os.environ["MARK"], sys.argv[1:], os.getppid(), flush=True)
+if "fork" in sys.argv:
+    import numpy
+    for _ in range(2):
+        if os.fork() == 0:
+            print(numpy.random.random(), "there" in sys.path, flush=True)
+            os._exit(0)
+        os.wait()
+    sys.exit(0)
+words = os.environ["MARK"], sys.argv[1:], os.getppid(), os.environ["OTTLA_SPARK_JVM"]
+print(os.getcwd(), *words, flush=True)
 if "stay" in sys.argv:
     print(os.getpid(), flush=True)
     time.sleep(600)
@@ -40,13 +51,18 @@ sys.exit(3)
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """For this process, as if it were a JVM."""
-    (tmp_path / "asked.py").write_text(ASKED)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    process = subprocess.Popen([sys.executable, "-c", SERVER, str(os.getpid())], env=environment)
+    process = served(tmp_path, "numpy")
     until(lambda: planner_start.address(os.getpid())[1:] in Path("/proc/net/unix").read_text())
     yield process
     process.kill()
     process.wait()
+
+
+def served(folder: Path, *modules: str) -> subprocess.Popen[bytes]:
+    (folder / "asked.py").write_text(ASKED)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+    command = [sys.executable, "-c", SERVER, str(os.getpid()), *modules]
+    return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
 
 
 def until(done: Callable[[], bool]) -> None:
@@ -72,7 +88,7 @@ def test_a_forked_process_has_the_environment_and_files_of_who_asked(
 ) -> None:
     for word in ("one", "two"):
         output, _ = start(tmp_path, "-m", "asked", word).communicate(timeout=PATIENCE_S)
-        assert output == f"{tmp_path} here ['{word}'] {server.pid}\n"
+        assert output == f"{tmp_path} here ['{word}'] {server.pid} {os.getpid()}\n"
 
 
 def test_it_ends_with_the_process_that_spark_knows(
@@ -86,6 +102,62 @@ def test_it_ends_with_the_process_that_spark_knows(
     known.kill()
     known.communicate()
     until(lambda: not forked.exists())
+
+
+def test_a_process_is_as_one_that_python_has_started(
+    server: subprocess.Popen[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Modules are found where its environment says; its forks have random numbers of their own."""
+    monkeypatch.setenv("PYTHONPATH", "there")
+    output, _ = start(tmp_path, "-m", "asked", "fork").communicate(timeout=PATIENCE_S)
+    lines = [line.split() for line in output.splitlines()]
+    assert [line[1] for line in lines] == ["True", "True"]
+    assert lines[0][0] != lines[1][0]
+
+
+def test_a_daemon_of_workers_ends_with_its_input_as_spark_ends_it(
+    server: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    start = [sys.executable, "-I", "-S", planner_start.__file__, sys.executable]
+    daemon = subprocess.Popen(
+        [*start, "-m", planners.DAEMON, "pyspark.worker"],
+        env={**os.environ, "PYTHON_WORKER_FACTORY_SECRET": "secret"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert daemon.stdin is not None
+    assert daemon.stdout is not None
+    (port,) = struct.unpack(">i", daemon.stdout.read(4))
+    with socket.create_connection(("127.0.0.1", port)) as line:
+        (number,) = struct.unpack(">i", line.recv(4))
+        worker = Path("/proc", str(number))
+        assert (worker / "comm").read_text().strip() == planners.DAEMON
+        daemon.terminate()
+        daemon.stdin.close()
+        daemon.stdout.close()
+        daemon.wait(PATIENCE_S)
+    until(lambda: not worker.exists())
+
+
+def test_who_calls_a_server_that_does_not_come_up_is_told(tmp_path: Path) -> None:
+    """It may have been called while it imported."""
+    process = served(tmp_path, "there_is_no_such_module")
+    name = planner_start.address(os.getpid())
+    assert not planner_start.handed_over(name, ["-m", "asked"])
+    process.wait(PATIENCE_S)
+    assert not planner_start.handed_over(name, ["-m", "asked"])
+
+
+def test_a_server_is_started_as_nobodys_child() -> None:
+    """It is called by the JVM's number, and ends when that is gone."""
+    with subprocess.Popen(["sleep", "600"]) as jvm:
+        name = planner_start.address(jvm.pid)
+        planners.start(jvm.pid, os.environ)
+        until(lambda: name[1:] in Path("/proc/net/unix").read_text())
+        assert not [each for each in children(os.getpid()) if "ottla.spark.planners" in each]
+        jvm.kill()
+    until(lambda: name[1:] not in Path("/proc/net/unix").read_text())
 
 
 def test_without_a_server_it_is_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,25 +190,19 @@ def test_streaming_queries_of_spark_come_from_the_server(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     jvm = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
+    until(lambda: planner_start.address(jvm)[1:] in Path("/proc/net/unix").read_text())
     with LocalCluster() as broker:
         broker.create_topic("warm")
         reader = spark.readStream.format("ottla").option("subscribe", "warm")
         rows = reader.option("kafka.bootstrap.servers", broker.bootstrap_servers).load()
-
-        def run(name: str) -> Any:
-            place = str(tmp_path / name)
-            return rows.writeStream.format("noop").option("checkpointLocation", place).start()
-
-        first = run("first")
-        first.processAllAvailable()
-        until(lambda: planner_start.address(jvm)[1:] in Path("/proc/net/unix").read_text())
-        second = run("second")
-        second.processAllAvailable()
-        starts = [each for each in children(jvm) if "planner_start.py" in each]
-        first.stop()
-        second.stop()
-    assert starts  # the second; also the first, if an earlier test has had the server started
-    until(lambda: not any("planner_start.py" in each for each in children(jvm)))
+        writer = rows.writeStream.format("noop")
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        query.processAllAvailable()
+        planner = [each for each in children(jvm) if planners.RUNNER in each]
+        query.stop()
+    assert planner
+    assert all("planner_start.py" in each for each in planner)
+    until(lambda: not any(planners.RUNNER in each for each in children(jvm)))
 
 
 def children(pid: int) -> list[str]:

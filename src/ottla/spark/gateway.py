@@ -76,19 +76,23 @@ class Launch:
         self._directory = Path(tempfile.mkdtemp(prefix="ottla-spark-"))
         self._contact = self._directory / "contact"
         self._log = log
+        self.settings = dict(settings)
+        self.java_options = tuple(java_options)
         logging_file = self._directory / "log4j2.properties"
         logging_file.write_text(log_settings(log))
         options = [f"-Dlog4j2.configurationFile={logging_file}", *java_options]
         command = java_command(java, options, heap=settings.get("spark.driver.memory", "1g"))
         command += submit_arguments(settings)
-        self.process = self._spawned(command, settings.get("spark.master", ""))
-
-    def _spawned(self, command: Sequence[str], master: str) -> subprocess.Popen[bytes]:
-        environment = {**jvm_environment(), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._contact)}
+        self.environment = jvm_environment()
+        master = settings.get("spark.master", "")
         if master.startswith("local") and "SPARK_HOME" not in os.environ:
             # With it every Python of Spark's would read pyspark from a zip that has no byte code:
             # 1.9 s of CPU for each start instead of 0.5.
-            del environment["SPARK_HOME"]
+            del self.environment["SPARK_HOME"]
+        self.process = self._spawned(command)
+
+    def _spawned(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        environment = {**self.environment, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._contact)}
         errors = None if self._log is None else self._log.open("ab")
         try:
             return subprocess.Popen(
@@ -103,6 +107,14 @@ class Launch:
         finally:
             if errors is not None:
                 errors.close()
+
+    def end(self) -> None:
+        """Nobody wants it any more."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        self.process.kill()
+        self.process.wait()
+        shutil.rmtree(self._directory, ignore_errors=True)
 
     def wait(self, timeout_s: float = START_TIMEOUT_S) -> Gateway:
         deadline = time.monotonic() + timeout_s

@@ -1,17 +1,19 @@
-"""Run by itself, in place of Python: a planner process of Spark is handed to one that is warm.
+"""Run by itself, in place of Python: a process that Spark wants is handed to one that is warm.
 
-    python -I -S planner_start.py /path/of/python -m pyspark.sql.streaming....
+    python -I -S planner_start.py /path/of/python -m pyspark.daemon ...      what Spark wants
+    python -I -S planner_start.py /path/of/python serve 1234                 the server for a JVM
 
-Spark starts a Python process for each streaming query that reads from a source in Python, and waits
-ten seconds for it at most. Most of what such a process does is to import PySpark and Arrow: 0.8 s
-of CPU. This file imports next to nothing. It asks the server of `planners.py` for a process
-that has it all, gives it our environment and files, and stays for as long as that one does, as
-Spark knows only us. Where there is no server yet it starts one, and becomes the Python that was
-asked for.
+Spark starts a Python process for each streaming query that reads from a source in Python, and one
+for each kind of worker. Most of what such a process does at first is to import PySpark, Arrow and
+pandas: a second of CPU. This file imports next to nothing. It asks the server of `planners.py` for
+a process that has it all, gives it our environment and files, and stays for as long as that one
+does, as Spark knows only us. Where there is no server, as for a JVM that is not of our starting, it
+starts one for the next time, and becomes the Python that was asked for.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -20,10 +22,16 @@ import sys
 
 SIZE = struct.Struct(">I")
 CREDENTIALS = struct.Struct("iII")  # of the peer: process, user, group
+SERVE = "serve"
+TAKEN = b"+"
+JVM = "OTTLA_SPARK_JVM"  # its number, for what is forked: it is not among the parents of that
 
 
 def main() -> None:
     python, *words = sys.argv[1:]
+    if words[0] == SERVE:
+        start_server(python, int(words[1]))
+        return
     jvm = os.getppid()
     if not handed_over(address(jvm), words):
         start_server(python, jvm)
@@ -36,19 +44,25 @@ def address(jvm: int) -> str:
 
 
 def handed_over(name: str, words: list[str]) -> bool:
-    """Whether another process did what we were asked for; it is over then."""
+    """Whether another process did what we were asked for; it is over then.
+
+    The server answers when it has imported everything. One that ends before that was of no use.
+    """
     with socket.socket(socket.AF_UNIX) as line:
         try:
             line.connect(name)
+            if peer_user(line) != os.getuid():
+                return False
+            wish = {"words": words, "environment": dict(os.environ), "directory": os.getcwd()}
+            body = json.dumps(wish).encode()
+            socket.send_fds(line, [SIZE.pack(len(body))], [0, 1, 2])
+            line.sendall(body)
+            if line.recv(1) != TAKEN:
+                return False
         except OSError:
             return False
-        if peer_user(line) != os.getuid():
-            return False
-        wish = {"words": words, "environment": dict(os.environ), "directory": os.getcwd()}
-        body = json.dumps(wish).encode()
-        socket.send_fds(line, [SIZE.pack(len(body))], [0, 1, 2])
-        line.sendall(body)
-        line.recv(1)  # it sends nothing, and ends
+        with contextlib.suppress(OSError):
+            line.recv(1)  # it sends nothing more, and ends
         return True
 
 

@@ -1,9 +1,11 @@
-"""Planner processes of Spark, forked from one that has imported everything.
+"""Spark's Python processes, forked from one that has imported everything.
 
-Spark's local workers are forked by a daemon; the process that plans a streaming query's batches is
-started anew for each query. `python()` is what Spark takes for its interpreter: a script of a few
-lines, which sends just these processes to `planner_start.py`. The first of them starts this
-server. It lives for as long as the JVM does, and forks one process for each query.
+Spark starts one process for each streaming query, which plans its batches, and a daemon for each
+kind of worker; each worker then imports PySpark, Arrow and pandas by itself: a second of CPU, six
+or eight times in the start of one query. `python()` is what Spark takes for its interpreter: a
+script of a few lines, which sends these processes to `planner_start.py`. This server is started
+beside the JVM, imports everything while that starts, and lives for as long as it does. What it
+forks shares its memory, too.
 
     OTTLA_SPARK_PLANNERS=off     Spark starts plain Python
 """
@@ -11,6 +13,7 @@ server. It lives for as long as the JVM does, and forks one process for each que
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import importlib
 import json
@@ -21,23 +24,45 @@ import select
 import shlex
 import signal
 import socket
+import subprocess
 import sys
 import threading
-import time
 import traceback
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NoReturn
 
 from ottla.spark import archive, planner_start
-from ottla.spark.planner_start import SIZE, address, peer_user
+from ottla.spark.planner_start import JVM, SERVE, SIZE, TAKEN, address, peer_user
 
 SWITCH: Final = "OTTLA_SPARK_PLANNERS"
 RUNNER: Final = "pyspark.sql.streaming.python_streaming_source_runner"
 # It looks at a query with state once, and tells the world of each step.
 STATE_RUNNER: Final = "pyspark.sql.streaming.transform_with_state_driver_worker"
-MODULES: Final = (RUNNER, STATE_RUNNER, "ottla.spark.source", "ottla.spark.sql.schema")
-FIRST_S: Final = 3.0  # the planner for which the server was started comes first
+DAEMON: Final = "pyspark.daemon"
+MODULES: Final = (
+    RUNNER,
+    STATE_RUNNER,
+    DAEMON,
+    "pyspark.worker",
+    "pyspark.sql.worker.lookup_data_sources",
+    "pyspark.sql.worker.create_data_source",
+    "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.sql.worker.write_into_data_source",
+    "pyspark.sql.worker.commit_data_source_write",
+    "pyspark.sql.worker.python_streaming_sink_runner",
+    "pandas",
+    "ottla.spark.source",
+    "ottla.spark.reading",
+    "ottla.spark.rows",
+    "ottla.spark.work",
+    "ottla.spark.sink.writers",
+    "ottla.spark.sql.schema",
+    "ottla.spark.streams.run.work",
+    "ottla.spark.streams.run.stateful",
+)
+START_S_MAX: Final = 10.0
 WAITING_MAX: Final = 64
 # Before numpy is imported: its threads would not survive a fork.
 ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -70,32 +95,56 @@ def switched_on() -> bool:
 def script() -> str:
     ours = shlex.quote(sys.executable)
     start = shlex.quote(str(Path(planner_start.__file__).resolve()))
-    warm = f'{ours} -I -S {start} {ours} "$@"'
+    warm = f'exec {ours} -I -S {start} {ours} "$@"'
     return (
         "#!/bin/sh\n"
-        f'if [ "$2" = {RUNNER} ]; then exec {warm}; fi\n'
-        f'if [ "$2" = {STATE_RUNNER} ]; then exec {warm} >/dev/null; fi\n'
+        'case "$2" in\n'
+        f"{RUNNER} | {DAEMON}) {warm} ;;\n"
+        f"{STATE_RUNNER}) {warm} >/dev/null ;;\n"
+        "esac\n"
         f'exec {ours} "$@"\n'
     )
 
 
-def serve(jvm: int, *, modules: tuple[str, ...] = MODULES, wait_s: float = FIRST_S) -> None:
-    """Until the JVM is gone. A second server for the same JVM finds the address taken, and ends."""
+def start(jvm: int, environment: Mapping[str, str]) -> None:
+    """The server for a JVM, as nobody's child. Without one Spark starts plain Python."""
+    if not switched_on():
+        return
+    ours = sys.executable
+    command = [ours, "-I", "-S", planner_start.__file__, ours, SERVE, str(jvm)]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        subprocess.run(command, env=dict(environment), timeout=START_S_MAX, check=False)
+
+
+def serve(jvm: int, *, modules: tuple[str, ...] = MODULES) -> None:
+    """Until the JVM is gone. Who calls before everything is imported waits for it."""
     alive = os.pidfd_open(jvm)
-    time.sleep(wait_s)
-    os.environ.update(ONE_THREAD)
-    for each in modules:
-        importlib.import_module(each)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX) as listening, contextlib.suppress(OSError):
         listening.bind(address(jvm))
         listening.listen(WAITING_MAX)
+        _warm_up(modules)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         while not _is_over(alive, listening):
             line, _ = listening.accept()
             with line:
                 if peer_user(line) == os.getuid() and os.fork() == 0:
                     listening.close()
-                    become(line)
+                    become(line, jvm)
+
+
+def _warm_up(modules: tuple[str, ...]) -> None:
+    os.environ.update(ONE_THREAD)
+    for each in modules:
+        importlib.import_module(each)
+    if "numpy" in sys.modules:
+        import numpy as np
+
+        # A worker of Spark's imports numpy by itself, and so has random numbers of its own.
+        os.register_at_fork(after_in_child=np.random.seed)
+    # Workers look for garbage after each task. Among all that was imported there is none: 40 ms
+    # each time, and pages that would not be shared any more.
+    gc.collect()
+    gc.freeze()
 
 
 def _is_over(alive: int, listening: socket.socket) -> bool:
@@ -106,15 +155,24 @@ def _is_over(alive: int, listening: socket.socket) -> bool:
     return any(which == alive for which, _ in poll.poll())
 
 
-def become(line: socket.socket) -> NoReturn:
+def become(line: socket.socket, jvm: int) -> NoReturn:
     """The process that somebody wants: their files, environment and directory, and their module."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     words = _take(line)
-    threading.Thread(target=_end_with, args=(line,), daemon=True).start()
+    os.environ[JVM] = str(jvm)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/comm").write_text(words[1])  # so that ps and top can tell them apart
+    line.sendall(TAKEN)
+    if words[1] == DAEMON:
+        # It ends with its standard input, and forks: no thread, and the line is its own.
+        os.register_at_fork(after_in_child=line.close)
+    else:
+        threading.Thread(target=_end_with, args=(line,), daemon=True).start()
     random.seed()
     code: object = 0
     try:
-        warnings.simplefilter("ignore", RuntimeWarning)  # runpy's, of what is imported already
+        # What is imported already: said by runpy. The warnings of others are none of our business.
+        warnings.filterwarnings("ignore", category=RuntimeWarning, module="runpy")
         assert words[0] == "-m", words
         sys.argv = words[1:]
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
@@ -142,8 +200,18 @@ def _take(line: socket.socket) -> list[str]:
     os.environ.clear()
     os.environ.update(wish["environment"])
     os.chdir(wish["directory"])
+    _as_started()
     words: list[str] = wish["words"]
     return words
+
+
+def _as_started() -> None:
+    """What Python takes from its environment when it starts: where modules are, and that a line is
+    written when it ends."""
+    paths = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+    sys.path[1:1] = [each for each in dict.fromkeys(paths) if each not in sys.path]
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
 
 
 def _gone() -> NoReturn:

@@ -54,8 +54,11 @@ LOCAL_SETTINGS: Final[Mapping[str, str]] = {
 """Where all of Spark is in one process on this machine."""
 JAVA_OPTIONS: Final = "OTTLA_SPARK_JAVA_OPTIONS"
 """More options for the JVM, wherever a process of ours starts one."""
+HEAP: Final = "1g"
+APP_NAME: Final = "spark.app.name"
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
 _STARTING = threading.Lock()
+_ahead: list[Launch] = []
 
 
 def start(
@@ -63,7 +66,7 @@ def start(
     master: str = "local[*]",
     remote: str | None = None,
     app_name: str = "ottla",
-    heap: str = "1g",
+    heap: str = HEAP,
     settings: Mapping[str, str] | None = None,
     log: Path | None = None,
     java: Java | None = None,
@@ -77,18 +80,25 @@ def start(
     given = dict(settings or {})
     if remote is not None:
         return _connected(remote, {**SETTINGS, **given})
-    wanted = {
-        **settings_for(master),
-        "spark.master": master,
-        "spark.app.name": app_name,
-        "spark.driver.memory": heap,
-        **given,
-    }
+    wanted = {**_wanted(master, app_name, heap), **given}
     set_python(master)
     with _STARTING:
         if not _has_jvm():
             _start_jvm(wanted, log, java, java_options)
         return _session(wanted)
+
+
+def launch_ahead(*, master: str, heap: str = HEAP, java_options: Sequence[str] = ()) -> None:
+    """Starts the JVM now, for a `start` with the same words that comes soon: what is imported and
+    looked up until then costs no time. What is wrong is told by `start`."""
+    with _STARTING, contextlib.suppress(StartError):
+        if _ahead or has_own_setup() or _has_jvm():
+            return
+        set_python(master)
+        settings = _wanted(master, "ottla", heap)
+        options = _with_environment(java_options)
+        _ahead.append(_launched(settings, None, javas.find(), options))
+        atexit.register(_end_ahead)
 
 
 def lives(spark: SparkSession) -> bool:
@@ -103,6 +113,15 @@ def lives(spark: SparkSession) -> bool:
         return not context._jsc.sc().isStopped()
     except Exception:
         return False
+
+
+def _wanted(master: str, app_name: str, heap: str) -> dict[str, str]:
+    return {
+        **settings_for(master),
+        "spark.master": master,
+        APP_NAME: app_name,
+        "spark.driver.memory": heap,
+    }
 
 
 def settings_for(master: str) -> dict[str, str]:
@@ -134,14 +153,13 @@ def _start_jvm(
     settings: Mapping[str, str], log: Path | None, java: Java | None, options: Sequence[str]
 ) -> None:
     found = java or javas.find()
-    options = [*options, *os.environ.get(JAVA_OPTIONS, "").split()]
+    options = _with_environment(options)
     if has_own_setup():
         # spark-env.sh and spark-defaults.conf are for Spark's own scripts: so they start it.
         os.environ["JAVA_HOME"] = str(found.home)
         return
-    if archive.is_missing(found) and not options:
-        atexit.register(archive.make_behind_us)
-    launch = Launch(found, settings, log=log, java_options=[*archive.options(found), *options])
+    launch = _of_before(settings, options, plain=not (log or java))
+    launch = launch or _launched(settings, log, found, options)
     try:
         import pyspark.sql  # noqa: F401  while the JVM starts
 
@@ -149,6 +167,43 @@ def _start_jvm(
     except BaseException:
         launch.process.kill()
         raise
+
+
+def _launched(
+    settings: Mapping[str, str], log: Path | None, java: Java, options: Sequence[str]
+) -> Launch:
+    """A JVM on its way, and beside it the process that Spark's Python processes come from."""
+    if archive.is_missing(java) and not options:
+        atexit.register(archive.make_behind_us)
+    launch = Launch(java, settings, log=log, java_options=[*archive.options(java), *options])
+    if cores(settings["spark.master"]) is not None:
+        planners.start(launch.process.pid, launch.environment)
+    return launch
+
+
+def _with_environment(options: Sequence[str]) -> list[str]:
+    return [*options, *os.environ.get(JAVA_OPTIONS, "").split()]
+
+
+def _end_ahead() -> None:
+    """Nobody came for it."""
+    while _ahead:
+        _ahead.pop().end()
+
+
+def _of_before(
+    settings: Mapping[str, str], options: Sequence[str], *, plain: bool
+) -> Launch | None:
+    """The JVM that was started ahead, if it is what is wanted now."""
+    if not _ahead:
+        return None
+    launch = _ahead.pop()
+    # All settings count but the name: some hold for the JVM, some for what it fetches at first.
+    same = {**launch.settings, APP_NAME: ""} == {**settings, APP_NAME: ""}
+    if plain and same and set(options) <= set(launch.java_options):
+        return launch
+    launch.end()
+    return None
 
 
 def _hand_over(gateway: Gateway) -> None:

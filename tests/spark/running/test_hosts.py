@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ottla.spark.planner_start import JVM
 from ottla.spark.running import hosts
 from ottla.spark.running.hosts import HungUp, Last, Line, Start, called, forked, reached, spawned
 
@@ -175,3 +176,13 @@ def test_one_that_can_not_start_is_not_waited_for(
     with pytest.raises(HungUp, match="could be started"):
         reached(name, spawned("no_such_module"))
     assert "no_such_module" in capfd.readouterr().err
+
+
+def test_hosts_end_with_the_jvm_though_it_is_not_among_their_parents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark's workers are forked from a process that was started beside it (planners.py)."""
+    monkeypatch.setenv(JVM, "1234")
+    assert hosts.keeper() == 1234
+    monkeypatch.delenv(JVM)
+    assert hosts.keeper() != 1234

@@ -64,6 +64,10 @@ def run(
     ottla streams run counts.py --master spark://host:7077 --config commit.interval.ms=500[/dim]
     """
     need_spark("ottla streams")
+    if not remote:
+        from ottla.spark import session
+
+        session.launch_ahead(master=master)
     from ottla.spark.streams.run.application import Application
 
     loaded = _load(job)

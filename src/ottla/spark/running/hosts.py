@@ -31,7 +31,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
-from ottla.spark.planner_start import CREDENTIALS, peer_user
+from ottla.spark.planner_start import CREDENTIALS, JVM, peer_user
 
 IDLE_S_MAX: Final = 600.0
 START_S_MAX: Final = 60.0
@@ -151,7 +151,10 @@ def called(name: str) -> Line | None:
 
 
 def keeper() -> int:
-    """Spark's JVM, some generations up: hosts end with it. Without one, who has started us."""
+    """Spark's JVM: hosts end with it. We were told its number, or it is some generations up.
+    Without one, who has started us."""
+    if JVM in os.environ:
+        return int(os.environ[JVM])
     process = os.getppid()
     for _ in range(PARENTS_MAX):
         try:
