@@ -23,18 +23,17 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ottla.spark import gateway
 from ottla.spark.java import Java, find
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SWITCH: Final = "OTTLA_SPARK_ARCHIVE"
 AOT_FROM: Final = 24
 """The first Java with an AOT cache. The older kind builds on an archive of Java's own classes,
 which PyPI's Java comes without."""
+EXERCISE: Final = 2
+"""Which exercise.py an archive was made with; counts up when one that is there should not do."""
 KEPT_MAX: Final = 3
 EXIT_TIMEOUT_S: Final = 600.0
 LOWEST_PRIORITY: Final = 19
@@ -58,7 +57,7 @@ def is_missing(java: Java) -> bool:
 
 def path_for(java: Java) -> Path:
     """One for each Java and each set of jars: reinstalled jars have other times, and Java looks."""
-    seen = hashlib.sha256(f"{java.program} {java.version}".encode())
+    seen = hashlib.sha256(f"{EXERCISE} {java.program} {java.version}".encode())
     for each in gateway.class_path():
         with contextlib.suppress(OSError):
             status = os.stat(each)
@@ -112,6 +111,7 @@ def make(java: Java) -> Path:
 
 def _run_spark(java: Java, java_options: list[str]) -> None:
     from ottla.spark import session
+    from ottla.spark.exercise import exercise
 
     spark = session.start(master="local[2]", java=java, java_options=java_options)
     gateway_there: Any = spark.sparkContext._gateway
@@ -120,43 +120,6 @@ def _run_spark(java: Java, java_options: list[str]) -> None:
     spark.stop()
     process.stdin.close()  # the JVM ends, and writes
     process.wait(EXIT_TIMEOUT_S)
-
-
-def exercise(spark: SparkSession) -> None:
-    """A little of what pipelines do: SQL, rows out of Python, a stream with state."""
-    spark.sql("SELECT id % 3 k, count(*), max(id) FROM range(100) GROUP BY 1 ORDER BY 1").collect()
-    few = _few_rows()
-    spark.dataSource.register(few)
-    spark.read.format(few.name()).load().write.format("noop").mode("overwrite").save()
-    with tempfile.TemporaryDirectory(prefix="ottla-archive-") as folder:
-        rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
-        counted = rows.withWatermark("timestamp", "1 second").groupBy("timestamp").count()
-        writer = counted.writeStream.foreachBatch(lambda batch, _: batch.write.format("noop").mode(
-            "append").save())  # fmt: skip
-        writer = writer.outputMode("update").option("checkpointLocation", folder)
-        writer.trigger(availableNow=True).start().awaitTermination(60)
-
-
-def _few_rows() -> Any:
-    import pyarrow as pa
-    from pyspark.sql.datasource import DataSource, DataSourceReader
-
-    class Reader(DataSourceReader):
-        def read(self, partition: Any) -> Iterator[Any]:
-            yield pa.RecordBatch.from_pydict({"value": [b"a", b"b"]})
-
-    class FewRows(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "few_rows"
-
-        def schema(self) -> str:
-            return "value binary"
-
-        def reader(self, schema: Any) -> DataSourceReader:
-            return Reader()
-
-    return FewRows
 
 
 def _forget_old(newest: Path) -> None:

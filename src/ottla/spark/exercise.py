@@ -1,0 +1,177 @@
+"""A little of all that pipelines do on Spark, so that its classes are met once: see archive.py.
+
+No broker is needed: to the JVM a source in Python is a source in Python, and here is a small one,
+which is a sink as well. What it gives looks as what Streams reads: `task int, rows binary`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NAME: Final = "ottla_few_rows"
+SCHEMA: Final = "task int, rows binary"
+BATCHES: Final = 3
+ROWS: Final = 4
+BATCH_S_MAX: Final = 60
+
+
+class FewRows(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return Reader()
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 (Spark's names)
+        return StreamReader()
+
+    def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
+        return BatchWriter()
+
+    def streamWriter(  # noqa: N802
+        self, schema: Any, overwrite: bool
+    ) -> DataSourceStreamArrowWriter:
+        return StreamWriter()
+
+
+class Reader(DataSourceReader):
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(number) for number in range(2)]
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        yield from few_rows()
+
+
+class StreamReader(DataSourceStreamReader):
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        return {"batch": 0}
+
+    def latestOffset(self, start: Any, limit: Any) -> dict[str, int]:  # noqa: N802
+        return {"batch": min(int(start["batch"]) + 1, BATCHES)}
+
+    def partitions(self, start: Any, end: Any) -> Sequence[InputPartition]:
+        return [InputPartition(number) for number in range(2)]
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        yield from few_rows()
+
+    def commit(self, end: Any) -> None:
+        """Nobody asks for it."""
+
+
+class BatchWriter(DataSourceArrowWriter):
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        return swallow(iterator)
+
+    def commit(self, messages: Any) -> None:
+        """It is all gone."""
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        return swallow(iterator)
+
+    def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803
+        """It is all gone."""
+
+
+class Counts(StatefulProcessor):
+    """Something is kept of each kind that we keep."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._value = handle.getValueState("value", "value binary")
+        self._map = handle.getMapState("map", "page bigint", "data binary")
+
+    def handleInputRows(  # noqa: N802
+        self,
+        key: Any,
+        rows: Any,
+        timerValues: Any,  # noqa: N803
+    ) -> Iterator[Any]:
+        from pyspark.sql import Row
+
+        count = sum(1 for _ in rows)
+        self._value.get()
+        self._value.update((b"%d" % count,))
+        self._map.updateValue((count,), (b"data",))
+        list(self._map.iterator())
+        yield Row(rows=b"%d" % count)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def few_rows() -> Iterator[Any]:
+    cells = pa.array([b"row"] * ROWS, pa.binary())
+    yield pa.RecordBatch.from_pydict({"task": pa.array(range(ROWS), pa.int32()), "rows": cells})
+
+
+def swallow(rows: Iterator[Any]) -> WriterCommitMessage:
+    for _ in rows:
+        pass
+    return WriterCommitMessage()
+
+
+def exercise(spark: SparkSession) -> None:
+    spark.sql("SELECT id % 3 k, count(*), max(id) FROM range(100) GROUP BY 1 ORDER BY 1").collect()
+    other = spark.newSession()
+    other.dataSource.register(FewRows)
+    spark.dataSource.register(FewRows)
+    rows = spark.read.format(NAME).load()
+    rows.write.format("noop").mode("overwrite").save()
+    rows.write.format(NAME).mode("append").save()
+    with tempfile.TemporaryDirectory(prefix="ottla-exercise-") as folder:
+        _run(_stream(other), Path(folder, "plain"))
+        tasks = _stream(other).groupBy("task")
+        kept = tasks.transformWithState(Counts(), "rows binary", "Append", "None")
+        _run(kept, Path(folder, "state"))
+        _count(spark, Path(folder, "count"))
+
+
+def _stream(spark: SparkSession) -> DataFrame:
+    return spark.readStream.format(NAME).load()
+
+
+def _run(rows: DataFrame, place: Path) -> None:
+    writer = rows.writeStream.format(NAME).option("checkpointLocation", str(place))
+    query = writer.trigger(processingTime="100 milliseconds").start()
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+
+
+def _count(spark: SparkSession, place: Path) -> None:
+    """As SQL does it: a native aggregate, whose updates go out batch by batch."""
+
+    def write(batch: DataFrame, _: int) -> None:
+        rows = batch.selectExpr("cast(count as int) task", "cast('row' as binary) rows")
+        rows.write.format(NAME).mode("append").save()
+
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+    counted = rows.withWatermark("timestamp", "1 second").groupBy("timestamp").count()
+    writer = counted.writeStream.foreachBatch(write).outputMode("update")
+    query = writer.option("checkpointLocation", str(place)).trigger(availableNow=True).start()
+    query.awaitTermination(BATCH_S_MAX)
