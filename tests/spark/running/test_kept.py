@@ -113,6 +113,17 @@ def test_a_jvm_that_has_gone_is_waited_for(runner: Runner) -> None:
     until(lambda: runner.kept.state().state is State.RUNNING)
 
 
+def test_its_phase_is_known_without_asking_spark(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(kept, "progress_of", lambda spell: asked.append(spell) or {})
+    assert runner.kept.phase is State.RUNNING
+    assert not asked
+    assert runner.kept.state().state is State.RUNNING
+    assert len(asked) == 1
+
+
 def test_a_query_that_is_stopped_before_it_was_started() -> None:
     waiting = Kept("q", cast(Any, Query), Pace())
     waiting.stop()

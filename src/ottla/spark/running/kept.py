@@ -120,6 +120,11 @@ class Kept:
         if self._thread.is_alive():
             log.warning("query %s has not stopped within %.0f s", self.name, STOP_S_MAX)
 
+    @property
+    def phase(self) -> State:
+        """Asks nobody; `state` asks Spark, at a price: it tells of the last batch in JSON."""
+        return self._state
+
     def state(self) -> QueryState:
         seen = progress_of(self._spell)
         return QueryState(

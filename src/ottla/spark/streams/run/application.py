@@ -111,6 +111,7 @@ class Application:
         wishes = self._settings.spark
         given = spark or (lambda: _started(application_id, master, remote, wishes))
         self._ground = Ground(application_id, given, self._cluster, self._home, self._settings)
+        self._is_jvm_ours = remote is None
         self._listener = state_listener
         self._handler = uncaught_exception_handler
         self._lock = threading.Lock()
@@ -139,6 +140,8 @@ class Application:
         with self._lock:
             if self._state is not ApplicationState.CREATED:
                 raise StreamsError("The client is either already started or already stopped")
+            if self._is_jvm_ours:
+                self._ground.warm_up()
             replicas = self._settings.replicas
             self._pieces = prepare(
                 self._graph, self.application_id, self._cluster, replicas=replicas
@@ -249,11 +252,10 @@ class Application:
     def _watch(self) -> None:
         told_s = time.monotonic()
         while not self._stopping.wait(LOOK_S):
-            states = {number: each.state() for number, each in self._kept.items()}
-            for number, each in states.items():
-                if each.state is State.FAILED and not self._react(number, each):
+            for number, each in list(self._kept.items()):
+                if each.phase is State.FAILED and not self._react(number, each.state()):
                     return
-            runs = all(each.state is State.RUNNING for each in states.values())
+            runs = all(each.phase is State.RUNNING for each in self._kept.values())
             with self._lock:
                 if self._state not in ENDING:
                     self._set(ApplicationState.RUNNING if runs else ApplicationState.REBALANCING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import threading
@@ -20,7 +21,6 @@ from ottla.spark.streams.run.plan import Plan
 from ottla.spark.streams.run.settings import Settings
 from ottla.spark.streams.run.sharing import check_driver, check_workers, is_local
 from ottla.spark.streams.run.topics import Piece
-from ottla.spark.streams.run.work import work
 from ottla.spark.work import packed, pickled
 
 if TYPE_CHECKING:
@@ -79,6 +79,16 @@ class Ground:
             made, self._session = self._session, None
         if made is not None and getattr(made, "_sc", None) is None:
             made.stop()
+
+    def warm_up(self) -> None:
+        """Starts Spark beside whatever else there is to do first. What goes wrong will do so again
+        when the first query begins, and is told there."""
+
+        def start() -> None:
+            with contextlib.suppress(Exception):
+                _ = self.spark
+
+        threading.Thread(target=start, name=f"spark of {self.application_id}", daemon=True).start()
 
     def checkpoint(self, piece: Piece) -> Checkpoint:
         return Checkpoint(self.home / str(piece.number) / "checkpoint")
@@ -178,7 +188,12 @@ def _own_session(spark: SparkSession, wishes: Mapping[str, str]) -> SparkSession
 
 
 def _worker(plan: Plan) -> Callable[[], Any]:
-    return lambda: work(plan)
+    def make() -> Any:
+        from ottla.spark.streams.run.work import work  # with pandas: not for this process
+
+        return work(plan)
+
+    return make
 
 
 def _stateful(rows: DataFrame, plan: Plan, *, timed: bool) -> DataFrame:
