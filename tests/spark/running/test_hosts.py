@@ -108,9 +108,11 @@ def test_behind_the_last_answer_nobody_is_found(name: str) -> None:
 def test_one_that_was_killed_is_told_of_and_replaced(name: str) -> None:
     with reached(name, counting(name)) as line:
         process = line.peer
+        wait = ends(process)
         os.kill(process, signal.SIGKILL)
         with pytest.raises(HungUp):
             line.ask(1)
+    wait()  # it may have closed this line, and not the socket that it listened on
     with reached(name, counting(name)) as line:
         assert line.ask(2) == (line.peer, 1, 2)
         assert line.peer != process

@@ -84,7 +84,8 @@ class Order:
     batch: int
     attempt: int
     ranges: Sequence[Range] = ()
-    """Sinks: all partitions that the task has, with what is to be read of each, or nothing."""
+    """Sinks: all partitions that the task has, with what is to be read of each, or nothing.
+    Sources: what was in the offsets topic before the batch."""
 
     @property
     def task(self) -> int:

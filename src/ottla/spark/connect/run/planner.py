@@ -20,6 +20,7 @@ from ottla.spark.connect.run import hosts
 from ottla.spark.connect.run.orders import Ask, Failure, Job, Order, Report
 from ottla.spark.connect.run.reading import sink_options
 from ottla.spark.connect.run.rows import SCHEMA_TEXT, report_row, unpacked
+from ottla.spark.connect.run.source_offsets import written
 from ottla.spark.following import Following
 from ottla.spark.offsets import Offsets, Range, from_json, to_json
 from ottla.spark.options import ReadOptions
@@ -97,7 +98,8 @@ class SourceReader(Reader):
 
     def partitions(self, start: State, end: State) -> Sequence[InputPartition]:
         batch = int(end["batch"]) - 1
-        return [Part(self._job, place, batch, ()) for place in range(len(self._job.tasks))]
+        known = written(self._job.config, self._job.worker)
+        return [Part(self._job, place, batch, known) for place in range(len(self._job.tasks))]
 
     def commit(self, end: State) -> None:
         """The sink has the offsets."""

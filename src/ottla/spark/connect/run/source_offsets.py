@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -70,17 +70,31 @@ def topic_of(config: Mapping[str, str], worker: Worker) -> str:
     return config.get("offsets.storage.topic") or worker.offsets_topic
 
 
-def load(name: str, config: Mapping[str, str], worker: Worker) -> SourceOffsets:
-    """All that is committed. Who writes in transactions is waited for."""
+def load(
+    name: str, config: Mapping[str, str], worker: Worker, ranges: Sequence[Range] | None = None
+) -> SourceOffsets:
+    """All that is committed, or what of it is in `ranges`. Who writes in transactions is waited
+    for."""
     if worker.standalone:
         return SourceOffsets(FileOffsets(Path(worker.offsets_file)).of(name))
-    return SourceOffsets(_of_topic(name, topic_of(config, worker), worker))
+    there = written(config, worker) if ranges is None else ranges
+    return SourceOffsets(_of_topic(name, topic_of(config, worker), worker, there))
 
 
-def _of_topic(name: str, topic: str, worker: Worker) -> dict[str, Offset | None]:
-    options = _options(topic, worker)
+def written(config: Mapping[str, str], worker: Worker) -> list[Range]:
+    """What is there now. A batch of several tasks is given it before the first of them writes: a
+    task that would wait for what another one of its batch has written would wait for itself."""
+    if worker.standalone:
+        return []
+    topic = topic_of(config, worker)
+    return _all_of(topic, _options(topic, worker))
+
+
+def _of_topic(
+    name: str, topic: str, worker: Worker, ranges: Sequence[Range]
+) -> dict[str, Offset | None]:
     found: dict[str, Offset | None] = {}
-    for chunk in read(options, _all_of(topic, options)):
+    for chunk in read(_options(topic, worker), ranges):
         for key, value in zip(
             chunk.columns.keys.to_pylist(), chunk.columns.values.to_pylist(), strict=True
         ):

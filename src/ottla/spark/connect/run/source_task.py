@@ -79,7 +79,7 @@ class Poller:
                 job.config, connector=job.name, task=order.task, worker=job.worker.properties
             )
             self._creation = Creation(job.config, job.worker)
-        self._committed = source_offsets.load(job.name, job.config, job.worker)
+        self._committed = source_offsets.load(job.name, job.config, job.worker, order.ranges)
         self._waiting: deque[Polled] = deque()
         self._count = 0
         self._changed = threading.Condition()
