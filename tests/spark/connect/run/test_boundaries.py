@@ -16,7 +16,7 @@ from ottla.spark.connect.run import boundaries, query, source_offsets, source_ta
 from ottla.spark.connect.run.boundaries import Polled, Transactions
 from ottla.spark.connect.run.live import TaskError
 from ottla.spark.connect.run.orders import Ask, Job, Order, Report, Rows
-from ottla.spark.connect.run.rows import unpacked
+from ottla.spark.connect.run.rows import cell, unpacked
 from ottla.spark.connect.run.source_task import LiveSource
 from ottla.spark.connect.run.worker import Worker
 from ottla.spark.sink.decisions import Identity
@@ -64,10 +64,10 @@ class Line:
         return False
 
     def __init__(self) -> None:
-        self.batches: list[Any] = []
+        self.batches: list[Rows] = []
 
     def send(self, rows: Rows) -> None:
-        self.batches.append(unpacked(rows))
+        self.batches.append(rows)
 
 
 @pytest.fixture
@@ -97,12 +97,12 @@ def batches(job: Job, live: LiveSource) -> Iterator[list[str]]:
         options = write_options(query.sink_options(job))
         number = job.first_batch + batch
         turn = Turn(Identity(job.query), number, job.run, 0, 0, owned=True)
-        told = write_once(options, turn, line.batches)
+        told = write_once(options, turn, map(cell, line.batches))
         written = [told.written]
         decisions_of(options, Identity(job.query)).decide(
             batch=number, run=job.run, written=written
         )
-        rows = [each for some in line.batches for each in some.to_pylist()]
+        rows = [each for some in line.batches for each in unpacked(some).to_pylist()]
         yield [each["value"].decode() for each in rows if each["topic"] == job.config["topic"]]
 
 

@@ -16,7 +16,7 @@ from connect_for_tests import NumbersTask
 from ottla.client.record import TopicPartition
 from ottla.spark.connect.run import hosts, query, source_offsets
 from ottla.spark.connect.run.orders import Ask, Failure, Job, Order, Report, Rows
-from ottla.spark.connect.run.rows import unpacked
+from ottla.spark.connect.run.rows import cell, unpacked
 from ottla.spark.connect.run.source_task import Poller
 from ottla.spark.connect.run.worker import Worker
 from ottla.spark.offsets import Range
@@ -68,7 +68,7 @@ def write(job: Job, order: Order, rows: list[Rows], *, decide: bool = True) -> N
     options = write_options(query.sink_options(job))
     number = job.first_batch + order.batch
     turn = Turn(Identity(job.query), number, job.run, order.place, order.attempt, owned=True)
-    told = write_once(options, turn, map(unpacked, rows))
+    told = write_once(options, turn, map(cell, rows))
     if decide:
         decisions = decisions_of(options, Identity(job.query))
         decisions.decide(batch=number, run=job.run, written=[told.written])
@@ -141,6 +141,17 @@ def test_a_poll_that_brought_nothing_ends_the_wait_for_more(job: Job) -> None:
         assert poller.take() is None
     finally:
         poller.stop()
+
+
+def test_a_host_that_was_prepared_serves_the_first_batch(job: Job, tmp_path: Path) -> None:
+    job = taken_over(job)
+    hosts.prepare(job).join()
+    line = called(hosts.name_of(job.run, 0))
+    assert line is not None
+    with line:
+        prepared = line.peer
+    serve(Order(job, 0, 0, 0))
+    assert f"process 0 {prepared}" in (tmp_path / "notes").read_text().splitlines()
 
 
 def test_a_task_whose_process_died_begins_with_what_is_committed(

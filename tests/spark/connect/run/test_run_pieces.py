@@ -14,7 +14,8 @@ from ottla.spark.connect.run.orders import Failure, Job, Report, query_of
 from ottla.spark.connect.run.planner import failure_in, failure_text, shared
 from ottla.spark.connect.run.query import retries_tasks, sink_options
 from ottla.spark.connect.run.reading import spark_options, topics_pattern
-from ottla.spark.connect.run.rows import packed, report_row, unpacked
+from ottla.spark.connect.run.rows import Packing, cell, packed, report_row, unpacked
+from ottla.spark.connect.run.runner import in_records
 from ottla.spark.connect.run.source_offsets import FileOffsets, canonical, key_of
 from ottla.spark.connect.run.worker import Worker
 from ottla.spark.connect.tolerance import ProducedRow
@@ -63,8 +64,33 @@ def test_rows_travel_with_headers_nulls_and_reports() -> None:
         [{"key": "h", "value": b"v"}, {"key": "h", "value": None}],
         None,
     ]
-    assert batch.schema == report_row(Report(1)).schema
-    assert report_row(Report(1)).column("topic").to_pylist() == [None]
+    assert cell(packed(rows)).schema == report_row(Report(1)).schema
+    assert report_row(Report(1)).column("rows").to_pylist() == [None]
+
+
+def test_cells_are_cut_by_rows_and_by_bytes() -> None:
+    sent: list[list[bytes]] = []
+    packing = Packing(lambda rows: sent.append(unpacked(rows).column("value").to_pylist()))
+    small = [ProducedRow("t", None, None, b"%d" % each, None) for each in range(25_000)]
+    packing.add(small[:9_999])
+    assert sent == []
+    packing.add(small[9_999:])
+    packing.finish()
+    assert list(map(len, sent)) == [10_000, 10_000, 5_000]
+    assert [each for cell in sent for each in cell] == [each.value for each in small]
+    sent.clear()
+    large = ProducedRow("t", None, None, bytes(3 << 20), None)
+    packing.add([large, small[0], large, ProducedRow("t", None, b"k", None, None), large])
+    packing.finish()
+    packing.finish()
+    assert list(map(len, sent)) == [3, 2]
+
+
+def test_progress_is_in_records() -> None:
+    reports = [Report(0, records=5), Report(1, records=7), Report(0, records=3)]
+    seen = in_records({"rows": 3, "rows_per_second": 1.0, "batch_ms": 200, "lag": 4}, reports)
+    assert seen == {"rows": 10, "rows_per_second": 50.0, "batch_ms": 200, "lag": 4}
+    assert in_records({}, reports) == {}
 
 
 def test_topics_are_made_by_the_first_group_that_matches() -> None:

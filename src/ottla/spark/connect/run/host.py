@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ottla.spark.connect import standard
 from ottla.spark.connect.run.live import Abandoned, LiveTask, TaskError
-from ottla.spark.connect.run.orders import Ask, Failure, Order, Report, Stop
+from ottla.spark.connect.run.orders import Ask, Failure, Order, Prepare, Report, Stop
 from ottla.spark.running import hosts
 from ottla.spark.running.hosts import Last, Line
 
@@ -35,6 +35,9 @@ class Host:
             return self._task is None or self._task.has_news(message)
         if isinstance(message, Stop):
             return Last(self.stop())
+        if isinstance(message, Prepare):
+            kind_of_task(message.source)
+            return True
         assert isinstance(message, Order), message
         try:
             return self._serve(message, line)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from ottla.spark.connect.run.orders import Ask, Failure, Order, Report, Rows, Stop
+from ottla.spark.connect.run.orders import Ask, Failure, Job, Order, Prepare, Report, Rows, Stop
 from ottla.spark.running.hosts import HungUp, Line, called, keeper, reached, spawned
 
 HOST: Final = "ottla.spark.connect.run.host"
@@ -32,6 +33,20 @@ def serve(order: Order) -> Iterator[Rows | Report | Failure]:
             yield answer
             answer = line.receive()
         yield answer
+
+
+def prepare(job: Job) -> threading.Thread:
+    """At the driver, of Spark on this machine: hosts start while Spark plans the first batch."""
+
+    def work() -> None:
+        for task, _ in job.tasks:
+            name = name_of(job.run, task)
+            with suppress(HungUp), reached(name, spawned(HOST, name, str(os.getpid()))) as line:
+                line.send(Prepare(job.source))
+
+    thread = threading.Thread(target=work, name=f"hosts of {job.name}", daemon=True)
+    thread.start()
+    return thread
 
 
 def has_news(run: str, task: int, ask: Ask) -> bool:

@@ -105,6 +105,13 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Prepare:
+    """An order will come soon."""
+
+    source: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     pass
 

@@ -19,7 +19,7 @@ from ottla.spark.brokers import Brokers
 from ottla.spark.connect.run import hosts
 from ottla.spark.connect.run.orders import Ask, Failure, Job, Order, Report
 from ottla.spark.connect.run.reading import sink_options
-from ottla.spark.connect.run.rows import SCHEMA_TEXT, report_row, unpacked
+from ottla.spark.connect.run.rows import SCHEMA_TEXT, cell, report_row
 from ottla.spark.connect.run.source_offsets import written
 from ottla.spark.following import Following
 from ottla.spark.offsets import Offsets, Range, from_json, to_json
@@ -181,7 +181,7 @@ def served(order: Order) -> Iterator[Any]:
         elif isinstance(answer, Failure):
             raise TaskFailed(failure_text(answer))
         else:
-            yield unpacked(answer)
+            yield cell(answer)
 
 
 def failure_text(failure: Failure) -> str:

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 OBSERVED: Final = "connect"
 NOT_FOR_THE_SINK: Final = frozenset({"key.serializer", "value.serializer", "transactional.id"})
 NEVER_TRIES_AGAIN: Final = re.compile(r"local(\[(\*|\d+)\])?")
+BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+BATCH_BYTES_MAX: Final = 16 << 20
+"""Of cells that are on their way to the sink at once: Spark would count rows, a cell is many."""
 DEAD_LETTERS: Final = "errors.deadletterqueue.topic."
 
 
@@ -68,6 +71,7 @@ def begin(spark: SparkSession, job: Job, starts: Offsets, starting: Starts) -> B
     from pyspark.sql.functions import collect_list
 
     activate(spark)
+    spark.conf.set(BATCH_BYTES, str(BATCH_BYTES_MAX))
     source.register(spark)
     spark.dataSource.register(Connect)
     folder = Path(tempfile.mkdtemp(prefix="ottla-connect-query-"))
@@ -75,7 +79,7 @@ def begin(spark: SparkSession, job: Job, starts: Offsets, starting: Starts) -> B
         read = spark.readStream.format(NAME).option(JOB, job.to_json())
         frame = read.option(STARTS, json.dumps(to_json(starts))).load()
         frame = frame.observe(OBSERVED, collect_list("report").alias("reports"))
-        rows = frame.where("topic IS NOT NULL").drop("report")
+        rows = frame.where("rows IS NOT NULL").drop("report")
         writer = rows.writeStream.format("ottla").outputMode("append").queryName(job.query)
         writer = writer.option("checkpointLocation", folder.as_uri()).options(**sink_options(job))
         return Begun(starting.start(writer), folder)
@@ -90,7 +94,8 @@ def sink_options(job: Job) -> dict[str, str]:
         for name, value in job.worker.producer(job.config).items()
         if name not in NOT_FOR_THE_SINK
     }
-    options = {"kafka.bootstrap.servers": job.worker.bootstrap_servers, **settings}
+    servers = job.worker.bootstrap_servers
+    options = {"kafka.bootstrap.servers": servers, **settings, "ottla.packed": "true"}
     if not job.source:
         return {**options, "ottla.delivery": "at_least_once"}
     if not job.exactly_once:

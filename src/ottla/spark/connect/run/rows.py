@@ -1,8 +1,12 @@
-"""Records for topics as Arrow rows, the way Spark's query has them."""
+"""Records for topics as Spark's query has them: many in a cell, which Spark does not look into.
+
+A record as a row of Spark's would be taken apart and put together again twice, between Python and
+the JVM; a cell is only copied. The sink unpacks it (`ottla.packed`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -10,14 +14,13 @@ import pyarrow as pa
 from ottla.spark.connect.run.orders import Report, Rows
 from ottla.spark.connect.tolerance import Headers, ProducedRow
 
-COLUMNS: Final = (
-    "topic string, partition int, key binary, value binary, timestamp bigint,"
-    " headers array<struct<key:string,value:binary>>"
-)
-SCHEMA_TEXT: Final = COLUMNS + ", report string"
-"""A report is a row without a topic: the driver takes it out before anything is written."""
+SCHEMA_TEXT: Final = "rows binary, report string"
+"""A report is a row without a cell: the driver takes it out before anything is written."""
+SCHEMA: Final = pa.schema([("rows", pa.binary()), ("report", pa.string())])
+CELL_ROWS_MAX: Final = 10_000
+CELL_BYTES_MAX: Final = 4 << 20
 
-SCHEMA: Final = pa.schema(
+INNER: Final = pa.schema(
     [
         ("topic", pa.string()),
         ("partition", pa.int32()),
@@ -25,24 +28,42 @@ SCHEMA: Final = pa.schema(
         ("value", pa.binary()),
         ("timestamp", pa.int64()),
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-        ("report", pa.string()),
     ]
 )
 
 
+class Packing:
+    """Rows as they come, into cells that are large and not too large."""
+
+    def __init__(self, send: Callable[[Rows], None]) -> None:
+        self._send = send
+        self._rows: list[ProducedRow] = []
+        self._size = 0
+
+    def add(self, rows: Sequence[ProducedRow]) -> None:
+        for row in rows:
+            self._rows.append(row)
+            self._size += len(row.value or b"")
+            if self._size > CELL_BYTES_MAX or len(self._rows) >= CELL_ROWS_MAX:
+                self.finish()
+
+    def finish(self) -> None:
+        if self._rows:
+            self._send(packed(self._rows))
+            self._rows, self._size = [], 0
+
+
 def packed(rows: Sequence[ProducedRow]) -> Rows:
     topics, partitions, keys, values, times, headers = zip(*rows, strict=True)
-    count = len(rows)
     arrays = [
-        pa.array(topics, SCHEMA.field("topic").type),
-        pa.array(partitions, SCHEMA.field("partition").type),
-        pa.array(keys, SCHEMA.field("key").type),
-        pa.array(values, SCHEMA.field("value").type),
-        pa.array(times, SCHEMA.field("timestamp").type),
+        pa.array(topics, INNER.field("topic").type),
+        pa.array(partitions, INNER.field("partition").type),
+        pa.array(keys, INNER.field("key").type),
+        pa.array(values, INNER.field("value").type),
+        pa.array(times, INNER.field("timestamp").type),
         _headers(headers),
-        pa.nulls(count, pa.string()),
     ]
-    return Rows(_bytes(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)))
+    return Rows(_bytes(pa.RecordBatch.from_arrays(arrays, schema=INNER)))
 
 
 def unpacked(rows: Rows) -> Any:
@@ -50,13 +71,17 @@ def unpacked(rows: Rows) -> Any:
         return stream.read_next_batch()
 
 
+def cell(rows: Rows) -> Any:
+    """As Spark has it."""
+    return pa.RecordBatch.from_pydict({"rows": [rows.data], "report": [None]}, schema=SCHEMA)
+
+
 def report_row(report: Report) -> Any:
-    row = dict.fromkeys(SCHEMA.names) | {"report": report.to_json()}
-    return pa.RecordBatch.from_pylist([row], schema=SCHEMA)
+    return pa.RecordBatch.from_pydict({"rows": [None], "report": [report.to_json()]}, schema=SCHEMA)
 
 
 def _headers(headers: Sequence[Headers]) -> Any:
-    kind = SCHEMA.field("headers").type
+    kind = INNER.field("headers").type
     if not any(headers):
         return pa.nulls(len(headers), kind)
     named = [[{"key": key, "value": value} for key, value in each] or None for each in headers]

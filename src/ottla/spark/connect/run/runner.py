@@ -193,12 +193,14 @@ class Running:
         """One run of the query, from its start to its end."""
         began = time.monotonic()
         job: Job | None = None
+        preparing: threading.Thread | None = None
         try:
             with _pace.counted():
                 if not self._cut.is_source:
                     self._committing.begin_soon(self._worker.resolved(self.config))
                 session = self._spark().newSession()
                 job = self._job(session)
+                preparing = hosts.prepare(job) if job.local else None
                 begun = query.begin(session, job, starts_of(job), _starts)
                 try:
                     self._watch(begun)
@@ -207,6 +209,8 @@ class Running:
         except Exception as error:
             self._failed_run(error, time.monotonic() - began)
         finally:
+            if preparing is not None:
+                preparing.join()
             if job is not None:
                 self._end_tasks(job)
 
@@ -271,7 +275,7 @@ class Running:
             return
         self._committing.take(reports)
         topics = self._topics.union(*(each.topics for each in reports))
-        seen: Mapping[str, Any] = progress_of(spell)
+        seen = in_records(progress_of(spell), reports)
         self._status = replace(self._status, progress=seen or self._status.progress)
         if topics != self._topics:
             self._topics = topics
@@ -341,3 +345,12 @@ class Running:
             self._on_state(status)
         except Exception:
             log.exception("connector %s: who listens to its state failed", self.name)
+
+
+def in_records(progress: dict[str, Any], reports: list[Report]) -> Mapping[str, Any]:
+    """Spark counts cells; tasks have counted records, each of them in its newest report."""
+    if not progress:
+        return {}
+    records = sum({each.task: each.records for each in reports}.values())
+    per_second = records * 1000 / max(progress["batch_ms"], 1)
+    return {**progress, "rows": records, "rows_per_second": per_second}

@@ -25,7 +25,7 @@ from ottla.spark.connect.run.boundaries import Polled, Transactions
 from ottla.spark.connect.run.creation import Creation
 from ottla.spark.connect.run.live import TaskError, blamed, check_that_somebody_waits
 from ottla.spark.connect.run.orders import Ask, Job, Order, Report
-from ottla.spark.connect.run.rows import packed
+from ottla.spark.connect.run.rows import Packing, packed
 from ottla.spark.connect.run.source_offsets import SourceOffsets
 from ottla.spark.connect.tolerance import Chain, ProducedRow
 from ottla.spark.running.hosts import Line
@@ -43,7 +43,6 @@ MANY_LINGER_S: Final = 0.5  # behind so many there are mostly more
 NOTHING_S_FIRST: Final = 0.01  # after a poll that brought nothing, at once
 NOTHING_S_MAX: Final = 0.5
 STOP_S_MAX: Final = 5.0
-ROWS_AT_ONCE: Final = 5_000
 
 
 class Context:
@@ -218,16 +217,17 @@ class LiveSource:
         self._batch, self._attempt, self._wrote = order.batch, order.attempt, False
         count = 0
         offsets: dict[str, Mapping[str, Any]] = {}
+        packing = Packing(line.send)
         for polled in self._drained(poller, line):
             count += polled.count
             offsets.update(polled.offsets)
-            for start in range(0, len(polled.rows), ROWS_AT_ONCE):
-                line.send(packed(polled.rows[start : start + ROWS_AT_ONCE]))
+            packing.add(polled.rows)
             self._topics.update(each.topic for each in polled.rows)
             if self._kind.commit_record is not SourceTask.commit_record:
                 self._given.extend(polled.records)
         self._wrote = count > 0
         self._offsets |= offsets
+        packing.finish()
         if offsets and not order.job.worker.standalone:
             line.send(packed(self._offset_rows(offsets)))
         kept = self._offsets if order.job.worker.standalone else {}
