@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from sink_rows import options, rows, topic, turn, values
 
+from ottla.broker.markers import MarkerPost
+from ottla.coordinator.transactions.outcome import Markers
 from ottla.spark.cluster import Cluster
 from ottla.spark.sink.decisions import (
     DECIDER_TIMEOUT_MS,
+    Decisions,
     DeliveryError,
     Identity,
     State,
@@ -27,6 +32,8 @@ from ottla.spark.sink.writing import write_once as write_and_tell
 from ottla.spark.sql.schema import Column, Format, Layout, Schema
 from ottla.spark.sql.types import STRING
 from ottla.testing import LocalCluster
+
+SEND = MarkerPost.send
 
 
 def write_once(given: WriteOptions, at: Turn, batches: Iterable[Any]) -> Written:
@@ -119,6 +126,50 @@ def test_the_driver_dies_after_it_has_decided(
     following = turn("q6", batch=1, run="run 2")
     decide(given, following, write_once(given, following, rows("3")))
     assert sorted(values(broker, name)) == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("asked", [True, False], ids=["ended by the driver", "ended by the heir"])
+def test_who_begins_anew_sees_all_that_was_decided_before(
+    broker: LocalCluster, monkeypatch: pytest.MonkeyPatch, asked: bool
+) -> None:
+    """The end of a transaction is told before its markers are written, on whichever broker: who
+    restores its state from what is committed must not look before they are."""
+    name = topic(broker)
+    given, at = options(broker, topic=name), turn()
+    later = Later(name)
+    written = write_once(given, at, rows("a"))
+    with monkeypatch.context() as patch:
+        patch.setattr(MarkerPost, "send", lambda *given: later.send(*given))
+        if asked:
+            decide(given, at, written)
+        else:
+            decide_and_die(monkeypatch, given, at, written)
+        assert values(broker, name) == []
+        cluster = cluster_of(given)
+        patch.setattr(cluster, "sleep", later.come)  # they come when somebody waits for them
+        decisions = Decisions(cluster, at.identity, timeout_ms=DECIDER_TIMEOUT_MS)
+        decisions.begin_anew(run="run 2", topic=name)
+        assert values(broker, name) == ["a"]
+
+
+class Later:
+    """Markers of a topic that stay under way until somebody has patience."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._waiting: list[Callable[[], object]] = []
+
+    def send(self, post: MarkerPost, markers: Markers, *more: Any) -> None:
+        if self._topic not in {each for each, _ in markers.partitions}:
+            SEND(post, markers, *more)
+            return
+        loop = asyncio.get_running_loop()
+        self._waiting.append(partial(loop.call_soon_threadsafe, SEND, post, markers, *more))
+
+    def come(self, seconds: float) -> None:
+        while self._waiting:
+            self._waiting.pop()()
+        time.sleep(seconds)
 
 
 def test_the_driver_dies_before_spark_knows(broker: LocalCluster) -> None:

@@ -16,9 +16,10 @@ finds a decision whose transactions are still open commits them. Without a decis
 
 A new run of a query takes over before it writes: the first of its tasks becomes the decider, so
 that no driver of an earlier run can decide any more, commits what is decided and open, aborts all
-else, and writes the run's name beside the last decision. Each decided batch has the other one of
-two sets of transactional ids: an open transaction under the ids of the last decided batch can't
-belong to the next one. A batch without rows is not decided, and changes no sets.
+else, waits until readers see that, and writes the run's name beside the last decision. Each decided
+batch has the other one of two sets of transactional ids: an open transaction under the ids of the
+last decided batch can't belong to the next one. A batch without rows is not decided, and changes no
+sets.
 
 So a batch that runs again may have other tasks, or other rows: nothing of its first run is visible.
 """
@@ -66,6 +67,7 @@ TRIES_MAX: Final = 20
 BATCH_ANY: Final = 2**62  # later than all that was decided
 GENERATION: Final = 2**32  # batches of one checkpoint are fewer
 ATTEMPTS_PROBED: Final = 4  # spark.task.maxFailures
+ENDING: Final = frozenset({"PrepareCommit", "PrepareAbort"})
 ABORTED: Final = frozenset({"PrepareAbort", "CompleteAbort", "Dead"})
 
 
@@ -339,6 +341,8 @@ class Decisions:
             [each for each in is_open if each.transactional_id in decided],
             commit=True,
         )
+        ending = [each for each, its in found.items() if its.state in ENDING]
+        self._wait_for_markers([*ending, *(each.transactional_id for each in is_open)])
         lost = [each for each in decided if found[each].state in ABORTED]
         if not lost or batch > state.batch:
             return state
@@ -351,6 +355,20 @@ class Decisions:
             " Set ottla.delivery to at_least_once for one batch: it is written again, and what had"
             " been committed is there twice"
         )
+
+    def _wait_for_markers(self, transactional_ids: Sequence[str]) -> None:
+        """An end is told when it is stored, and readers see it when its markers are written. Who
+        takes over may read next what was committed, to go on from there: all of it must show."""
+
+        def ask() -> None:
+            for each, its in describe(self._cluster, transactional_ids).items():
+                if its.state in ENDING:
+                    raise KafkaError(
+                        ErrorCode.CONCURRENT_TRANSACTIONS, f"transaction {each} is just ending"
+                    )
+
+        if transactional_ids:
+            self._cluster.patiently(ask)
 
     def _probe(self, decided: Iterable[str]) -> dict[str, Described]:
         """All transactional ids of this query's tasks that the coordinators know."""
