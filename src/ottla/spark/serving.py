@@ -7,6 +7,7 @@ does not; hypercorn does, with HTTP/1.1 and WebSocket on the same port.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import ssl
@@ -17,12 +18,17 @@ from typing import Any, Final, Self
 from hypercorn.asyncio import serve
 from hypercorn.config import Config
 from starlette.applications import Starlette
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 START_S_MAX: Final = 10.0
 GRACE_S: Final = 2.0
 STREAMS_MAX: Final = 256  # of one HTTP/2 connection, at once
 REQUESTS_MAX: Final = 1 << 30  # of one connection; hypercorn's thousand would end long-lived ones
 BACKLOG: Final = 256
+KEEP_ALIVE_S: Final = 75  # longer than clients keep an idle connection: they close it, not we
+UNREAD_BYTES_MAX: Final = 1 << 20
+UNREAD_S_MAX: Final = 5.0
+"""How much of a request, and for how long, is read although its answer is ready."""
 
 
 class Serving:
@@ -78,9 +84,10 @@ class Serving:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(_unless_cancelled)
         self._stop = asyncio.Event()
         self._ready.set()
-        app: Any = self._app  # hypercorn has types of its own for ASGI
+        app: Any = ReadWhole(self._app)  # hypercorn has types of its own for ASGI
         await serve(app, self._config(), shutdown_trigger=self._stop.wait)
 
     def _config(self) -> Config:
@@ -89,10 +96,53 @@ class Serving:
         config.graceful_timeout = GRACE_S
         config.h2_max_concurrent_streams = STREAMS_MAX
         config.keep_alive_max_requests = REQUESTS_MAX
+        config.keep_alive_timeout = KEEP_ALIVE_S
         config.accesslog = None
         config.errorlog = _quiet_log()
         config.include_server_header = False
         return config
+
+
+class ReadWhole:
+    """Reads the rest of a request's body before its answer ends.
+
+    A request may be refused before its body is there (a wrong path, a server that takes no
+    statements). hypercorn then hangs up behind the answer without saying that it will, and a client
+    that uses the connection again is told that the server has disconnected.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not 0 < _length(scope) <= UNREAD_BYTES_MAX:
+            await self._app(scope, receive, send)
+            return
+        whole = False
+
+        async def received() -> Message:
+            nonlocal whole
+            message = await receive()
+            whole = whole or not message.get("more_body", False)
+            return message
+
+        async def read_rest() -> None:
+            while not whole:
+                await received()
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(read_rest(), UNREAD_S_MAX)
+            await send(message)
+
+        await self._app(scope, received, sent)
+
+
+def _length(scope: Scope) -> int:
+    """Of a body that says how long it is: others are streams, and end when they want to."""
+    value = dict(scope["headers"]).get(b"content-length", b"")
+    return int(value) if value.isdigit() else 0
 
 
 class _Secure(Config):
@@ -108,6 +158,12 @@ class _Secure(Config):
 
     def create_ssl_context(self) -> ssl.SSLContext:
         return self._context
+
+
+def _unless_cancelled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Connections that are open at the end are cancelled; Python 3.11 prints a trace of each."""
+    if not isinstance(context.get("exception"), asyncio.CancelledError):
+        loop.default_exception_handler(context)
 
 
 def _quiet_log() -> logging.Logger:
