@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 
 import pytest
 
@@ -12,6 +14,14 @@ from ottla.spark.sql.engine.lease import Lease
 from ottla.testing import LocalCluster
 
 WAIT_S = 30.0
+LONG_S = 240.0
+
+
+def until(there: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LONG_S
+    while not there():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 class Server:
@@ -45,10 +55,25 @@ def test_one_has_it_and_the_next_when_it_leaves() -> None:
         assert first.has.wait(WAIT_S)
         second = Server(cluster)
         assert not second.has.wait(1.0)
+        until(lambda: second.lease.cause == module.ANOTHER)
+        assert first.lease.cause == ""
         first.lease.close()
         assert not first.has.is_set()
         assert second.has.wait(WAIT_S)
+        assert second.lease.cause == ""
         second.lease.close()
+
+
+def test_who_waits_for_a_broker_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SESSION_MS", 6000)  # no broker allows less
+    with LocalCluster() as cluster:
+        address = cluster.bootstrap_servers
+        server = Server(cluster)
+        assert server.has.wait(WAIT_S)
+    until(lambda: "do not answer" in server.lease.cause)
+    assert address in server.lease.cause
+    assert not server.lease.held
+    server.lease.close()
 
 
 def test_no_trouble_at_the_start_ends_the_asking(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,12 @@ import httpx
 import pytest
 from sql_servers import ksql, ksql_error, running
 
+from ottla.spark.serving import Serving
+from ottla.spark.sql.engine import engine as engine_module
 from ottla.spark.sql.engine.commands import Command, CommandTopic
+from ottla.spark.sql.engine.engine import Engine
+from ottla.spark.sql.server.app import make_app
+from ottla.spark.sql.settings import Settings
 from ottla.testing import LocalCluster
 
 ORDERS = (
@@ -136,6 +141,9 @@ def test_properties_and_variables(client: httpx.Client) -> None:
 def test_a_property_is_known_or_not(client: httpx.Client) -> None:
     assert client.get("/is_valid_property/auto.offset.reset").json() is True
     assert client.get("/is_valid_property/ksql.streams.num.stream.threads").json() is True
+    early = client.get("/is_valid_property/auto.offset.reset?value=early")
+    assert early.status_code == 400
+    assert "earliest, latest" in early.json()["message"]
     wrong = client.get("/is_valid_property/nothing")
     assert wrong.status_code == 400
     assert "Not recognizable as ksql" in wrong.json()["message"]
@@ -266,6 +274,23 @@ def test_what_can_not_be_read_any_more_is_shown_and_stops_nothing(
         assert len(health["details"]["commandRunner"]["failedCommands"]) == 2
         ksql(client, "DROP STREAM o;")
         assert ksql(client, "SHOW QUERIES;")[0]["queries"] == []
+
+
+def test_a_server_without_a_broker_says_so_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "TROUBLE_S", 0.1)
+    engine = Engine(Settings({"bootstrap.servers": "127.0.0.1:1"}))
+    engine.start()
+    try:
+        with (
+            Serving(make_app(engine)) as serving,
+            httpx.Client(base_url=serving.url, timeout=240) as client,
+        ):
+            answer = client.post("/ksql", json={"ksql": "SHOW STREAMS;"})
+        assert answer.status_code == 503
+        assert "cannot reach 127.0.0.1:1" in answer.json()["message"]
+        assert "Is the broker running" in answer.json()["remedy"]
+    finally:
+        engine.close()
 
 
 def test_a_headless_server_takes_no_statements(sql_cluster: LocalCluster) -> None:

@@ -181,7 +181,7 @@ def test_queries_wait_for_spark(client: httpx.Client) -> None:
     query_id = made["commandStatus"]["queryId"]
     (queries,) = ksql(client, "SHOW QUERIES;")
     (found,) = [each for each in queries["queries"] if each["id"] == query_id]
-    assert found["state"] == "STARTING"
+    assert (found["state"], found["cause"]) == ("STARTING", "Spark is starting")
     health = client.get("/healthcheck").json()
     assert health["details"]["spark"] == {"isHealthy": True, "state": "starting"}
     assert health["serverState"] == "NOT_READY"

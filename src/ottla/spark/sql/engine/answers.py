@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -32,6 +31,9 @@ CONNECT_REMEDY: Final = (
     "`ottla connect worker` starts one, `ottla connect create file.json` makes a connector."
 )
 
+WAITING: Final = ("STARTING", "STANDBY")
+"""States of queries that run as soon as what they wait for is there."""
+
 
 @dataclass(frozen=True, slots=True)
 class QueryFacts:
@@ -40,6 +42,11 @@ class QueryFacts:
     state: str
     cause: str = ""
     progress: Mapping[str, Any] | None = None
+
+    @property
+    def error(self) -> str:
+        """The cause, if something is wrong: a query that only waits has a cause, too."""
+        return "" if self.state in WAITING else self.cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +130,9 @@ def _description(name: str, asked: Asked, extended: bool) -> dict[str, Any]:
         )
     facts = asked.cluster.describe([source.topic]).get(source.topic) if extended else None
     causes = [
-        f"{id_}: {asked.queries[id_].cause}"
+        f"{id_}: {asked.queries[id_].error}"
         for id_ in (*catalog.readers(name), *catalog.writers(name))
-        if id_ in asked.queries and asked.queries[id_].cause
+        if id_ in asked.queries and asked.queries[id_].error
     ]
     return entities.source_description(
         source,
@@ -190,8 +197,8 @@ def _query_description(query: PersistentQuery, asked: Asked) -> dict[str, Any]:
     plan = asked.state.plans.get(query.id)
     facts = asked.queries.get(query.id, QueryFacts("UNKNOWN"))
     windowed = plan.layout.windowed if plan else None
-    errors = [{"timestamp": 0, "errorMessage": facts.cause, "type": "UNKNOWN"}]
-    return {
+    errors = [{"timestamp": 0, "errorMessage": facts.error, "type": "UNKNOWN"}]
+    described: dict[str, Any] = {
         "id": query.id,
         "statementText": query.text,
         "windowType": windowed.kind.value if windowed else None,
@@ -199,14 +206,18 @@ def _query_description(query: PersistentQuery, asked: Asked) -> dict[str, Any]:
         "sources": list(query.reads),
         "sinks": [query.sink],
         "topology": explain(plan) if plan else "",
-        "executionPlan": json.dumps(facts.progress) if facts.progress else "",
+        "executionPlan": schema_text(plan.schema) if plan else "",
         "overriddenProperties": dict(query.properties),
         "ksqlHostQueryStatus": {asked.host: facts.state},
         "queryType": "PERSISTENT",
-        "queryErrors": errors if facts.cause else [],
+        "queryErrors": errors if facts.error else [],
         "tasksMetadata": [],
         "state": facts.state,
+        "progress": dict(facts.progress or {}),
     }
+    if facts.cause:
+        described["cause"] = facts.cause
+    return described
 
 
 # -- functions

@@ -381,9 +381,8 @@ def _terminate(statement: Terminate, state: State) -> Change:
         ended = [catalog.query(statement.query_id).id]
     for each in ended:
         catalog = catalog.without_query(each)
-    return Change(
-        _forget(_with(state, catalog), ended), "Query terminated.", ended[0] if ended else ""
-    )
+    named = ended[0] if statement.query_id is not None else ""
+    return Change(_forget(_with(state, catalog), ended), "Query terminated.", named)
 
 
 def _pause(query_id: str | None, state: State, *, paused: bool) -> Change:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -67,6 +68,8 @@ if TYPE_CHECKING:
 
 WRITE_TRIES_MAX: Final = 20
 START_S_MAX: Final = 60.0
+TROUBLE_S: Final = 5.0
+LOOK_S: Final = 0.1
 STOP_BEFORE_DELETE_S: Final = 30.0
 
 log = logging.getLogger("ottla.sql")
@@ -175,8 +178,12 @@ class Engine:
         return self.follower.state
 
     def wait_ready(self, timeout_s: float = START_S_MAX) -> None:
-        """Until the commands of former days are read."""
-        if not self.follower.replayed.wait(timeout_s):
+        """Until the commands of former days are read. Without a broker nobody waits so long."""
+        deadline, patience = time.monotonic() + timeout_s, time.monotonic() + TROUBLE_S
+        while not self.follower.replayed.wait(LOOK_S):
+            now = time.monotonic()
+            if now < (patience if self.follower.trouble else deadline):
+                continue
             raise SqlError(
                 "The server is still reading its command topic."
                 + (f" {self.follower.trouble}" if self.follower.trouble else ""),
@@ -202,10 +209,16 @@ class Engine:
                 found[id_] = QueryFacts("PAUSED")
             else:
                 standby = runs is not None and self._lease.asked and not runs.held
-                found[id_] = QueryFacts("STANDBY" if standby else "STARTING")
+                waits = QueryFacts("STANDBY", self._lease.cause) if standby else None
+                found[id_] = waits or QueryFacts("STARTING", self._spark_cause())
         for id_, failure in state.failures.items():
             found[id_] = QueryFacts("FAILED", failure.cause)
         return found
+
+    def _spark_cause(self) -> str:
+        """What a query waits for that is not started yet, if it is Spark."""
+        state = self.workers.spark_state() if self.workers else ""
+        return "Spark is starting" if state == "starting" else ""
 
     # Statements
 

@@ -166,8 +166,9 @@ class Follower:
             try:
                 self._follow()
             except KafkaError as error:
+                if str(error) != self.trouble:  # the same trouble every second is told of once
+                    log.warning("the command topic can't be read, trying again: %s", error)
                 self.trouble = str(error)
-                log.warning("the command topic can't be read, trying again: %s", error)
                 self._stopping.wait(RETRY_S)
             except Exception as error:  # who reads commands must not stop for one of them
                 self.trouble = f"{type(error).__name__}: {error}"
@@ -177,6 +178,7 @@ class Follower:
     def _follow(self) -> None:
         assert self._topic is not None
         end = self._topic.make()
+        self.trouble = ""
         began = time.monotonic()
         with self._topic.reader() as reader:
             while not self._stopping.is_set():

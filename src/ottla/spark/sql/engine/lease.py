@@ -20,6 +20,12 @@ from ottla.errors import KafkaError
 SESSION_MS: Final = 10_000
 POLL_S: Final = 0.5
 RETRY_S: Final = 2.0
+ASK_S: Final = 2.0
+ASK_S_MAX: Final = 1.0
+"""Who waits for the lease asks so often whether the coordinator is there, and waits so long."""
+
+ANOTHER: Final = "another server of this service runs it"
+GIVEN_UP: Final = "the lease was lost: who has it is being asked"
 
 log = logging.getLogger("ottla.sql")
 
@@ -52,6 +58,8 @@ class Lease:
         self.held = False
         self.asked = False
         """The coordinator has said whose it is, or at least has had the time to."""
+        self.cause = ""
+        """Why this server does not have it."""
 
     @property
     def started(self) -> bool:
@@ -81,6 +89,7 @@ class Lease:
     def _set(self, held: bool) -> None:
         if held != self.held:
             self.held = held
+            self.cause = "" if held else GIVEN_UP
             log.info("this server %s the queries", "runs" if held else "does not run")
             self._changed(held)
 
@@ -89,6 +98,7 @@ class Lease:
             try:
                 self._hold()
             except Exception as error:  # without this thread no query would ever run again
+                self.cause = self._away(error)
                 log.warning("asking for the lease again: %s", error, exc_info=_surprise(error))
                 self._stopping.wait(RETRY_S)
             finally:
@@ -109,9 +119,27 @@ class Lease:
             listener=self,
             settings=settings,
         ) as consumer:
+            ask_at = began + ASK_S
             while not self._stopping.is_set():
                 consumer.poll(POLL_S)  # its records are nothing to us: reading keeps the lease
                 self.asked = self.held or time.monotonic() - began > SESSION_MS / 1000
+                if not self.held and time.monotonic() >= ask_at:
+                    self.cause = self._why_not(consumer)
+                    ask_at = time.monotonic() + ASK_S
+
+    def _why_not(self, consumer: Consumer[bytes, bytes]) -> str:
+        """Another server has it, or nobody is there who could give it to us."""
+        try:
+            consumer.committed([TopicPartition(self._topic, 0)], ASK_S_MAX)
+        except KafkaError as error:
+            return self._away(error)
+        return ANOTHER
+
+    def _away(self, error: Exception) -> str:
+        return (
+            f"the brokers at {self._bootstrap_servers} do not answer ({error});"
+            " it goes on when they do"
+        )
 
 
 def _surprise(error: Exception) -> Exception | None:

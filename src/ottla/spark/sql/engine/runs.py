@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
+from ottla.errors import KafkaError
 from ottla.spark.sql.engine.changes import State
 from ottla.spark.sql.plan.stages import Plan
 
@@ -130,6 +131,9 @@ class Runs:
     def _worked(self, state: State, held: bool) -> bool:
         try:
             return self._work(state, held)
+        except KafkaError as error:  # the broker is away: whoever reads commands has told of it
+            log.debug("queries can't be started or stopped: %s", error)
+            return False
         except Exception:  # this thread is the only one: it must not end
             log.exception("queries can't be started or stopped")
             return False

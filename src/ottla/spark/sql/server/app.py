@@ -284,7 +284,7 @@ class _Server:
     async def _is_valid_property(self, request: Request) -> Response:
         name = request.path_params["name"]
         try:
-            check_property(name)
+            check_property(name, request.query_params.get("value"))
         except SqlError as error:
             error.code = SqlCode.BAD_REQUEST
             raise

@@ -38,16 +38,19 @@ class Banner:
         mode = " · headless" if self._headless else ""
         title = f"[bold]Ottla SQL[/] {ottla.__version__}{mode}"
         self._console.print(Panel(facts, title=title, title_align="left", expand=False, width=None))
-        self._console.print("[dim]Spark is starting; statements are taken already.[/]")
+        more = "." if self._headless else "; statements are taken already."
+        self._console.print(f"[dim]Spark is starting{more}[/]")
 
     def spark(self, trouble: str) -> None:
         if trouble:
             self._console.print(f"[bold red]Spark did not start[/] {escape(trouble)}")
-            return
+
+    def ready(self) -> None:
+        """Spark is there, and what was defined in former days has been read."""
         took = time.monotonic() - self._began
+        prompt = "" if self._headless else f"`ottla sql --server {self._url}` is a prompt; "
         self._console.print(
-            f"[green]Ready[/] after {took:.1f} s. [dim]`ottla sql --server {self._url}` is a"
-            " prompt; Ctrl-C ends the server.[/]"
+            f"[green]Ready[/] after {took:.1f} s. [dim]{prompt}Ctrl-C ends the server.[/]"
         )
 
     def stopping(self) -> None:

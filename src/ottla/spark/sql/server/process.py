@@ -19,6 +19,8 @@ from ottla.spark.sql.settings import Settings
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
+LOOK_S: Final = 0.5
+
 log = logging.getLogger("ottla.sql")
 
 
@@ -85,7 +87,13 @@ def _wait_for_spark(engine: Engine, stopping: threading.Event, banner: Banner) -
     def tell() -> None:
         assert engine.workers is not None
         trouble = engine.workers.wait_for_spark()
-        if not stopping.is_set():
-            banner.spark(trouble)
+        if stopping.is_set():
+            return
+        banner.spark(trouble)
+        while not engine.follower.replayed.wait(LOOK_S):
+            if stopping.is_set():
+                return
+        if not trouble:
+            banner.ready()
 
     threading.Thread(target=tell, name="ottla-sql-banner", daemon=True).start()
