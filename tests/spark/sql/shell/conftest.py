@@ -28,6 +28,8 @@ class Scripted:
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {}
         self.requests: list[tuple[str, dict[str, Any]]] = []
+        self.refused: dict[str, Any] = {}
+        """Properties that are not taken, and what is said about them."""
         self.ended = threading.Event()
         owner = self
 
@@ -38,6 +40,10 @@ class Scripted:
                 pass
 
             def do_GET(self) -> None:
+                name = self.path.removeprefix("/is_valid_property/").partition("?")[0]
+                if name in owner.refused:
+                    self.whole(400, owner.refused[name])
+                    return
                 self.whole(200, {"KsqlServerInfo": {"version": "7.7", "serverStatus": "RUNNING"}})
 
             def do_POST(self) -> None:

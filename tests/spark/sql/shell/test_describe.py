@@ -35,6 +35,13 @@ QUERY = {
     "queryErrors": [{"errorMessage": "it broke"}],
 }
 
+WAITING = {
+    "id": "CSAS_X_1",
+    "state": "STANDBY",
+    "cause": "for a broker",
+    "progress": {"rows": 3, "lag": 0, "rowsPerSecond": 1.5, "batchMs": 102},
+}
+
 
 def printed(entity: dict[str, Any]) -> str:
     out = io.StringIO()
@@ -53,6 +60,10 @@ def printed(entity: dict[str, Any]) -> str:
             {"@type": "currentStatus", "commandStatus": {"status": "ERROR", "message": "no [x]"}},
             ["ERROR no [x]"],
         ),
+        (
+            {"@type": "assert_topic", "topicName": "t", "exists": False},
+            ["Topic t does not exist."],
+        ),
         ({"@type": "streams", "streams": []}, ["There are no streams yet."]),
         (
             {"@type": "kafka_topics", "topics": [{"name": "t", "replicaInfo": [1, 1, 1]}]},
@@ -66,6 +77,19 @@ def printed(entity: dict[str, Any]) -> str:
         (
             {"@type": "queryDescription", "queryDescription": QUERY},
             ["CSAS_X_1 RUNNING", "reads", "0: t --> Map --> X", "failed it broke"],
+        ),
+        (
+            {"@type": "queryDescription", "queryDescription": WAITING},
+            [
+                "CSAS_X_1 STANDBY",
+                "rows 3, lag 0, rows/s 1.5, batch ms 102",
+                "waits",
+                "for a broker",
+            ],
+        ),
+        (
+            {"@type": "queries", "queries": [{"id": "Q", "state": "STANDBY", "cause": "away"}]},
+            ["STANDBY", "Q away"],
         ),
         (
             {"@type": "queries", "queries": [{"id": "Q", "state": "FAILED", "cause": "why"}]},

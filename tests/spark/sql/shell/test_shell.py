@@ -166,6 +166,25 @@ def test_properties_and_variables_go_with_each_statement(server: Any, run: Run) 
     assert queried["properties"] == {"auto.offset.reset": "earliest"}
 
 
+def test_a_property_that_the_server_does_not_take_is_not_set(server: Any, run: Run) -> None:
+    """It would be refused with every statement from there on."""
+    message = "Not recognizable as ksql, streams, consumer, or producer property: 'auto.ofset'"
+    remedy = "Did you mean auto.offset.reset?"
+    server.refused["auto.ofset"] = {
+        "@type": "generic_error",
+        "error_code": 40000,
+        "message": f"{message}\n{remedy}",
+        "remedy": remedy,
+    }
+    ran = run("--server", server.url, stdin="SET 'auto.ofset' = 'earliest';")
+    assert ran.returncode == 1
+    assert ran.stderr.split("\n") == [f"error {message}", f"      {remedy}", ""]
+    server.refused["old"] = {"error_code": 40400, "message": "no such address"}
+    ran = run("--server", server.url, stdin="SET 'old' = '1'; SHOW STREAMS;")
+    assert ran.returncode == 0
+    assert server.requests[-1][1]["streamsProperties"] == {"old": "1"}
+
+
 def test_json_for_scripts(server: Any, run: Run) -> None:
     server.answers = {
         "SHOW STREAMS;": [STREAMS],
@@ -201,7 +220,11 @@ def test_what_the_shell_itself_finds_wrong(server: Any, run: Run) -> None:
     assert not server.requests
     gone = run("--server", "http://127.0.0.1:1", "-e", "SHOW STREAMS;")
     assert gone.returncode == 1
-    assert "no server at http://127.0.0.1:1" in gone.stderr
+    assert "no server at http://127.0.0.1:1: Connection refused" in gone.stderr
+    assert "`ottla sql-server` starts one" in gone.stderr
+    assert "Traceback" not in gone.stderr
+    lost = run("--server", server.url, "-e", "RUN SCRIPT 'nowhere.sql';")
+    assert "Can't read nowhere.sql: No such file" in lost.stderr
 
 
 def process(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:

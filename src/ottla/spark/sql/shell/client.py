@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
-from ottla.spark.sql.errors import SqlError
+from ottla.spark.sql.errors import SqlCode, SqlError
 
 KSQL_JSON: Final = "application/vnd.ksql.v1+json"
 DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
@@ -99,6 +99,24 @@ class Client:
         found: Entity = with_all.get("KsqlServerInfo", with_all)
         return found
 
+    def check_property(self, name: str, value: str) -> None:
+        """SqlError if the server takes no such property, or (Ottla's) not with this value."""
+        path = f"/is_valid_property/{quote(name, safe='')}?value={quote(value, safe='')}"
+        try:
+            self._read(self._sent("GET", path, None, CONNECT_S), "")
+        except SqlError as error:
+            if error.code is SqlCode.BAD_REQUEST:  # an older ksqlDB has no such address
+                raise
+
+    def spark_state(self) -> str:
+        """`starting`, `ready`, `failed`; nothing, if it is not Ottla's server or does not say."""
+        try:
+            health = self._sent("GET", "/healthcheck", None, CONNECT_S)
+            told = json.loads(self._read(health, ""))
+            return str(told["details"]["spark"]["state"])
+        except (SqlError, Unreachable, ValueError, LookupError, TypeError):
+            return ""
+
     def execute(
         self, text: str, properties: Mapping[str, str], variables: Mapping[str, str]
     ) -> list[Entity]:
@@ -141,7 +159,10 @@ class Client:
             connection.request(method, path, json.dumps(body) if body else None, headers)
         except OSError as error:
             connection.close()
-            raise Unreachable(f"no server at {self.url}: {error}") from None
+            raise Unreachable(
+                f"no server at {self.url}: {error.strerror or error}"
+                "\n      `ottla sql-server` starts one; without --server the shell has its own."
+            ) from None
         return connection
 
     def _read(self, connection: http.client.HTTPConnection, text: str) -> bytes:
@@ -173,4 +194,12 @@ def _refused(data: bytes, text: str) -> SqlError:
     remedy = str(told.get("remedy") or "")
     line, column = int(told.get("line") or 0), int(told.get("column") or 0)
     message = message.removeprefix(f"line {line}:{column}: ").removesuffix(f"\n{remedy}")
-    return SqlError(message, remedy=remedy, statement=text, line=line, column=column)
+    code = told.get("error_code")
+    return SqlError(
+        message,
+        remedy=remedy,
+        statement=text,
+        line=line,
+        column=column,
+        code=SqlCode(code) if code in list(SqlCode) else SqlCode.BAD_STATEMENT,
+    )

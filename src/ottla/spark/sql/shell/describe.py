@@ -11,6 +11,8 @@ from ottla.spark.sql.shell.client import Entity
 from ottla.spark.sql.shell.screen import Output, Screen
 from ottla.spark.sql.types import SqlType, quoted
 
+WAITING: Final = ("STARTING", "STANDBY")
+
 
 def print_entity(screen: Screen, entity: Entity) -> None:
     if screen.output is Output.JSON:
@@ -68,6 +70,11 @@ def _message(screen: Screen, entity: Entity) -> None:
     screen.say(escape(str(entity.get("message", ""))))
 
 
+def _asserted(screen: Screen, entity: Entity) -> None:
+    there = "exists" if entity.get("exists") else "does not exist"
+    screen.say(escape(f"Topic {entity.get('topicName', '')} {there}."))
+
+
 def _queries(screen: Screen, entity: Entity) -> None:
     found = entity.get("queries") or []
     if not found:
@@ -86,7 +93,8 @@ def _queries(screen: Screen, entity: Entity) -> None:
     screen.table(["query", "type", "state", "into", "statement"], rows)
     for each in found:
         if each.get("cause"):
-            screen.say(f"[red]{escape(str(each['id']))}[/] {escape(str(each['cause']))}")
+            color = "yellow" if each.get("state") in WAITING else "red"
+            screen.say(f"[{color}]{escape(str(each['id']))}[/] {escape(str(each['cause']))}")
     screen.note("EXPLAIN <query>; tells more.")
 
 
@@ -163,13 +171,23 @@ def _query_description(screen: Screen, query: Mapping[str, Any]) -> None:
         "writes": ", ".join(query.get("sinks") or ()),
         "window": query.get("windowType"),
         "properties": query.get("overriddenProperties"),
+        "progress": _progress(query.get("progress") or {}),
+        "waits": query.get("cause") if query.get("state") in WAITING else "",
     }
     screen.facts(facts)
-    for name, field in (("stages", "topology"), ("plan", "executionPlan")):
-        if query.get(field):
-            screen.say(f"[bold]{name}[/]\n{escape(str(query[field]))}")
+    stages, plan = str(query.get("topology") or ""), str(query.get("executionPlan") or "")
+    if stages:
+        screen.say(f"[bold]stages[/]\n{escape(stages)}")
+    if plan and plan not in stages:
+        screen.say(f"[bold]plan[/]\n{escape(plan)}")
     for each in query.get("queryErrors") or ():
         screen.say(f"[red]failed[/] {escape(str(each.get('errorMessage', each)))}")
+
+
+def _progress(progress: Mapping[str, Any]) -> str:
+    """`rows 12, lag 0, rows/s 3.5, batch ms 102`: of the last batch."""
+    words = {"rowsPerSecond": "rows/s", "batchMs": "batch ms"}
+    return ", ".join(f"{words.get(name, name)} {each}" for name, each in progress.items())
 
 
 def _function(screen: Screen, entity: Entity) -> None:
@@ -211,6 +229,7 @@ _WRITERS: Final[Mapping[str, Callable[[Screen, Entity], None]]] = {
         "topics",
         {**_TOPICS, "consumers": "consumerCount", "groups": "consumerGroupCount"},
     ),
+    "assert_topic": _asserted,
     "queries": _queries,
     "function_names": _listed(
         "functions", "functions", {"function": "name", "type": "type", "category": "category"}

@@ -14,7 +14,7 @@ from ottla.spark.sql.shell.screen import Output, Screen
 from ottla.spark.sql.syntax.scanner import scan, split
 
 if TYPE_CHECKING:
-    from ottla.spark.sql.syntax.statements import Statement
+    from ottla.spark.sql.syntax.statements import SetProperty, Statement
 
 SCRIPTS_DEEP_MAX: Final = 10
 LOCAL: Final = ("SET", "UNSET", "DEFINE", "UNDEFINE", "RUN")
@@ -45,6 +45,8 @@ class Session:
         self.variables = dict(variables or {})
         self._scripts = 0
         self._spool: IO[str] | None = None
+        self._warm: set[str] = set()
+        """Servers whose Spark is there: it is asked of once."""
         self.changed = True
         """Streams, tables or topics may be others than before."""
 
@@ -80,8 +82,7 @@ class Session:
             for each in parse(text, variables=self.variables):
                 self._local(each)
             return
-        with self.screen.waiting("the server is starting"):
-            client = self.connect()
+        client = self._connected()
         if first in ("SELECT", "PRINT", "WITH"):
             self._query(client, text)
             return
@@ -102,6 +103,7 @@ class Session:
 
         match statement:
             case SetProperty():
+                self._check(statement)
                 self.properties[statement.name] = statement.value
                 self.screen.note(f"{statement.name} = {statement.value}")
             case UnsetProperty():
@@ -116,6 +118,17 @@ class Session:
             case RunScript():
                 self.script(Path(statement.path).expanduser())
 
+    def _check(self, wish: SetProperty) -> None:
+        """What the server does not take would be refused with every statement from here on."""
+        try:
+            self._connected().check_property(wish.name, wish.value)
+        except Unreachable:
+            return  # then it is said with the next statement
+
+    def _connected(self) -> Client:
+        with self.screen.waiting("the server is starting"):
+            return self.connect()
+
     def _forget(self, name: str) -> bool:
         """Names of variables have no case."""
         known = [each for each in self.variables if each.upper() == name.upper()]
@@ -126,7 +139,10 @@ class Session:
     def script(self, path: Path) -> None:
         if self._scripts >= SCRIPTS_DEEP_MAX:
             raise SqlError(f"scripts run scripts more than {SCRIPTS_DEEP_MAX} deep")
-        text = path.read_text(encoding="utf-8")
+        try:
+            text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise SqlError(f"Can't read {path}: {error.strerror or error}") from None
         self._scripts += 1
         try:
             if not self.run(text):
@@ -138,7 +154,7 @@ class Session:
         """Rows until there are no more, or Ctrl-C: it ends the query, and not the shell."""
         endless = "EMIT" in (token.value for token in scan(text))
         try:
-            with self.screen.waiting("the query is starting"):
+            with self.screen.waiting(self._what_for(client)):
                 rows = client.query(text, self.properties, self.variables)
             with rows:
                 if not rows.names:
@@ -153,6 +169,14 @@ class Session:
             if not self.screen.is_terminal:
                 raise
             self.screen.note("\nquery ended")
+
+    def _what_for(self, client: Client) -> str:
+        """Somebody waits here for some seconds at the first query, and wonders why."""
+        if self.screen.is_terminal and client.url not in self._warm:
+            if client.spark_state() == "starting":
+                return "Spark is starting, the query waits for it"
+            self._warm.add(client.url)
+        return "the query is starting"
 
     # -- words of the shell
 
