@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,18 @@ def test_help_has_examples(ottla: Tool) -> None:
     assert "ottla topics create orders" in ottla("topics", "create", "--help").out
     assert ran.out.index(" serve ") < ran.out.index(" topics ") < ran.out.index(" dump-log ")
     assert ottla("--version").out.startswith("ottla ")
+
+
+def test_a_verb_does_not_import_the_others() -> None:
+    code = (
+        "import sys, ottla.cli.app as app; app.add_verbs(['topics', 'list']);"
+        "print(sorted(each for each in sys.modules if each.startswith('ottla.cli.verbs.')))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "ottla.cli.verbs.topics" in ran.stdout
+    assert "ottla.cli.verbs.bench" not in ran.stdout
 
 
 def test_a_topics_life(ottla: Tool, topic: str) -> None:

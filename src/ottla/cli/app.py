@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import typer
@@ -10,21 +12,6 @@ import typer.core
 
 from ottla.cli.kafka.tool import INTERRUPTED, ToolError, broken_pipe, log_to_stderr
 from ottla.cli.output import fail
-from ottla.cli.verbs import (
-    bench,
-    cluster,
-    configs,
-    connect,
-    consume,
-    dump_log,
-    groups,
-    produce,
-    sql,
-    sql_server,
-    streams,
-    topics,
-    transactions,
-)
 from ottla.errors import KafkaError
 
 ORDER: Final = (
@@ -41,6 +28,9 @@ ORDER: Final = (
     "connect",
     "streams",
 )
+
+VERBS: Final = (*(each for each in ORDER if each != "serve"), "bench", "dump-log")
+_added: set[str] = set()
 
 HELP = """Ottla: an event streaming platform that speaks Kafka's protocol.
 
@@ -72,19 +62,25 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(cluster.app, name="cluster")
-app.add_typer(topics.app, name="topics")
-app.add_typer(groups.app, name="groups")
-app.add_typer(transactions.app, name="transactions")
-app.add_typer(configs.app, name="configs")
-app.add_typer(connect.app, name="connect")
-app.command("produce", help=produce.HELP)(produce.produce)
-app.command("consume", help=consume.HELP)(consume.consume)
-app.command("sql", help=sql.HELP)(sql.sql)
-app.command("sql-server", help=sql_server.HELP)(sql_server.sql_server)
-app.add_typer(streams.app, name="streams")
-app.command("bench", help=bench.HELP)(bench.bench)
-app.command("dump-log", help=dump_log.HELP)(dump_log.dump_log)
+
+
+def add_verbs(arguments: Sequence[str]) -> None:
+    """The one that is named. All of them only for who asks what there is: most of the time of a
+    short command would be the imports of the others."""
+    wanted = arguments[:1] if arguments and arguments[0] in VERBS else VERBS
+    for name in wanted:
+        if name not in _added:
+            _added.add(name)
+            _add(name)
+
+
+def _add(name: str) -> None:
+    function = name.replace("-", "_")
+    module = importlib.import_module(f"ottla.cli.verbs.{function}")
+    if hasattr(module, "app"):
+        app.add_typer(module.app, name=name)
+    else:
+        app.command(name, help=module.HELP)(getattr(module, function))
 
 
 def _version(wanted: bool) -> None:
@@ -119,6 +115,7 @@ def serve(context: typer.Context) -> None:
 
 def main(arguments: list[str]) -> int:
     log_to_stderr()
+    add_verbs(arguments)
     try:
         app(args=arguments, prog_name="ottla")
     except SystemExit as exit:
