@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 
@@ -52,6 +53,16 @@ def test_a_spark_that_somebody_set_up_is_known(
     assert not gateway.has_own_setup()
     (tmp_path / "spark-defaults.conf").touch()
     assert gateway.has_own_setup()
+
+
+def test_the_newest_archives_stay_and_their_locks_do_not_count(tmp_path: Path) -> None:
+    for number in range(5):
+        for ending in ("jsa", "lock"):
+            path = tmp_path / f"spark-java17-{number}.{ending}"
+            path.touch()
+            os.utime(path, (number, number))
+    archive._forget_old(tmp_path / "spark-java17-4.jsa")
+    assert sorted(each.stem[-1] for each in tmp_path.glob("*.jsa")) == ["2", "3", "4"]
 
 
 def test_a_jvm_that_ends_at_its_start_is_an_error(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ AOT_FROM: Final = 24
 which PyPI's Java comes without."""
 EXERCISE: Final = 2
 """Which exercise.py an archive was made with; counts up when one that is there should not do."""
+ENDINGS: Final = (".aot", ".jsa")
 KEPT_MAX: Final = 3
 EXIT_TIMEOUT_S: Final = 600.0
 LOWEST_PRIORITY: Final = 19
@@ -124,7 +125,8 @@ def _run_spark(java: Java, java_options: list[str]) -> None:
 
 def _forget_old(newest: Path) -> None:
     """Those of an older Spark or Java are a few hundred megabytes that nobody maps any more."""
-    others = [each for each in newest.parent.glob("spark-java*") if each != newest]
+    found = newest.parent.glob("spark-java*")
+    others = [each for each in found if each.suffix in ENDINGS and each != newest]
     others.sort(key=lambda each: each.stat().st_mtime, reverse=True)
     for each in others[KEPT_MAX - 1 :]:
         each.unlink(missing_ok=True)
