@@ -54,6 +54,9 @@ LOCAL_SETTINGS: Final[Mapping[str, str]] = {
 """Where all of Spark is in one process on this machine."""
 JAVA_OPTIONS: Final = "OTTLA_SPARK_JAVA_OPTIONS"
 """More options for the JVM, wherever a process of ours starts one."""
+FIRST_COMPILER: Final = ("-XX:TieredStopAtLevel=1",)
+"""For jobs whose records go through the JVM in cells, many at a time. Nothing in it is hot: Java's
+second compiler would only take the CPU from those for whom it compiles."""
 HEAP: Final = "1g"
 APP_NAME: Final = "spark.app.name"
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
@@ -173,7 +176,7 @@ def _launched(
     settings: Mapping[str, str], log: Path | None, java: Java, options: Sequence[str]
 ) -> Launch:
     """A JVM on its way, and beside it the process that Spark's Python processes come from."""
-    if archive.is_missing(java) and not options:
+    if archive.is_missing(java) and set(options) <= set(FIRST_COMPILER):
         atexit.register(archive.make_behind_us)
     launch = Launch(java, settings, log=log, java_options=[*archive.options(java), *options])
     if cores(settings["spark.master"]) is not None:

@@ -67,7 +67,7 @@ def run(
     if not remote:
         from ottla.spark import session
 
-        session.launch_ahead(master=master)
+        session.launch_ahead(master=master, java_options=session.FIRST_COMPILER)
     from ottla.spark.streams.run.application import Application
 
     loaded = _load(job)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from ottla.cli.kafka.tool import ToolError
+from ottla.cli.verbs import streams
+from ottla.spark import session
 from ottla.spark.streams import FailureKind, Long, String, Topology, TopologyError, log_and_continue
 from ottla.spark.streams.graph import Graph, Repartition
+from ottla.spark.streams.run import application
 from ottla.spark.streams.run.labels import labels, place_of
 from ottla.spark.streams.run.partitions import counts_of, task_count
 from ottla.spark.streams.run.settings import ConfigError, settings_of
@@ -92,3 +98,18 @@ def test_settings_have_kafkas_names() -> None:
 def test_a_wrong_setting_is_told_of(config: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         settings_of(config)
+
+
+def test_an_application_takes_the_jvm_that_its_verb_has_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the same words, or the JVM that was started ahead is thrown away."""
+    asked: list[dict[str, object]] = []
+    monkeypatch.setattr(session, "start", lambda **words: asked.append(words))
+    monkeypatch.setattr(session, "launch_ahead", lambda **words: asked.append(words))
+    application._started("counts", "local[2]", None, {})
+    with pytest.raises(ToolError, match="there is no file"):
+        streams.run(Path("/no/such/job.py"), master="local[2]", config=[])
+    start, ahead = asked
+    assert start["java_options"] == ahead["java_options"] == session.FIRST_COMPILER
+    assert start["master"] == ahead["master"]

@@ -326,7 +326,13 @@ def _started(
     from ottla.spark import session
 
     name = f"ottla-streams-{application_id}"
-    return session.start(master=master, remote=remote, app_name=name, settings=settings)
+    return session.start(
+        master=master,
+        remote=remote,
+        app_name=name,
+        settings=settings,
+        java_options=session.FIRST_COMPILER,
+    )
 
 
 def _words(cause: str) -> str:
