@@ -25,16 +25,22 @@ class Segments:
         self._segment_ms = max(retention_ms // 2, SEGMENT_MS_MIN)
         self._segments: dict[int, set[bytes]] | None = None
         self._first = 0
-        self.observed_ms = -1
-        """The largest time that was put."""
-        self.shows_expired = False
+        self._shows_expired = False
+        self.observe(-1)
 
-    @property
-    def oldest_ms(self) -> int:
+    def observe(self, time_ms: int) -> None:
+        """The largest time that was put. What follows from it is worked out once, here."""
+        self.observed_ms = time_ms
+        segment = (time_ms - self._retention_ms) // self._segment_ms
+        self._admitted_ms = segment * self._segment_ms
+        self.oldest_ms = time_ms - self._retention_ms + 1
         """What is older than this is gone, even if it is still there; unless that is shown."""
-        if self.shows_expired:
-            return (self.observed_ms - self._retention_ms) // self._segment_ms * self._segment_ms
-        return self.observed_ms - self._retention_ms + 1
+        if self._shows_expired:
+            self.oldest_ms = self._admitted_ms
+
+    def show_expired(self) -> None:
+        self._shows_expired = True
+        self.observe(self.observed_ms)
 
     @property
     def newest_ms(self) -> int:
@@ -48,16 +54,19 @@ class Segments:
         nobody reads what is older than `oldest_ms`; but final results of sessions are taken so.
         """
         if time_ms > self.observed_ms:
-            self.observed_ms = time_ms
+            self.observe(time_ms)
             first = (time_ms - self._retention_ms + 1) // self._segment_ms
             if first > self._first:
                 self._forget(first)
-        oldest = (self.observed_ms - self._retention_ms) // self._segment_ms
-        return time_ms // self._segment_ms >= oldest
+        return time_ms >= self._admitted_ms
 
     def note(self, cell: bytes, time_ms: int, *, present: bool) -> None:
         if self._segments is not None and present:
-            self._segments.setdefault(time_ms // self._segment_ms, set()).add(cell)
+            number = time_ms // self._segment_ms
+            segment = self._segments.get(number)
+            if segment is None:
+                segment = self._segments[number] = set()
+            segment.add(cell)
 
     def _forget(self, first: int) -> None:
         segments = self._segments

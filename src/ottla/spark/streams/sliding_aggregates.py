@@ -137,7 +137,8 @@ class SlidingAggregate(FixedWindowAggregate):
         if later is not None and later.timestamp > record.timestamp and not around.right_is_there:
             key = self.store.key_bytes(record.key)
             window = self._window(record.timestamp + 1)
-            self.put(record, key, window, later.value, None, later.timestamp)
+            cell = self.store.cell(key, window.start)
+            self.put(record, key, window, cell, later.value, None, later.timestamp)
 
     def _add(
         self,
@@ -148,7 +149,8 @@ class SlidingAggregate(FixedWindowAggregate):
     ) -> None:
         window = self._window(start)
         if window.end >= close_ms:
-            self.update(record, self.store.key_bytes(record.key), window, before)
+            key = self.store.key_bytes(record.key)
+            self.update(record, key, window, self.store.cell(key, start), before)
         else:
             self.drop_late(record, window, close_ms)
 

@@ -290,10 +290,14 @@ class WindowStore(Generic[K, V]):
         self._segments = Segments(cells, spec.retention_ms, from_end=PLACE.size)
         self._key = spec.key
         self._value = spec.cell_value
-        self._inner = spec.value
+        self._write_key = spec.key.serialize
+        self._write_value = spec.value.serialize
+        self._read_value = spec.value.deserialize
+        self._get_cell = cells.get
+        self._put_cell = cells.put
 
     def key_bytes(self, key: K) -> bytes:
-        data = self._key.serialize(self.topic, key)
+        data = self._write_key(self.topic, key)
         if data is None:
             raise ValueError("key cannot be null")
         return data
@@ -325,16 +329,16 @@ class WindowStore(Generic[K, V]):
         """By what `cell` gives: value and timestamp, of a store that keeps both."""
         if start < self._segments.oldest_ms:
             return None
-        data = self.cells.get(cell)
+        data = self._get_cell(cell)
         if data is None:
             return None
-        return self._inner.deserialize(self.topic, data[8:]), _timestamp(data)[0]
+        return self._read_value(self.topic, data[8:]), _timestamp(data)[0]
 
     def write(self, cell: bytes, start: int, value: Any, timestamp: int) -> None:
         if self._segments.admits(start):
-            data = None if value is None else self._inner.serialize(self.topic, value)
+            data = None if value is None else self._write_value(self.topic, value)
             self._segments.note(cell, start, present=data is not None)
-            self.cells.put(cell, None if data is None else _eight_bytes(timestamp) + data)
+            self._put_cell(cell, None if data is None else _eight_bytes(timestamp) + data)
 
     def fetch(
         self, key: K, start_min: int = 0, start_max: int = TIME_MAX, *, reverse: bool = False
@@ -378,13 +382,14 @@ class WindowStore(Generic[K, V]):
 
     def show_expired(self) -> None:
         """As a cache does in Kafka: what is there is read, also if its time is over."""
-        self._segments.shows_expired = True
+        self._segments.show_expired()
 
     def saved(self) -> bytes:
         return PLACE.pack(self._segments.observed_ms, self._number)
 
     def restore(self, saved: bytes) -> None:
-        self._segments.observed_ms, self._number = PLACE.unpack(saved)
+        observed_ms, self._number = PLACE.unpack(saved)
+        self._segments.observe(observed_ms)
 
     def _windowed(self, key: bytes, start: int) -> Windowed[K]:
         end = min(start + self.window_ms, TIME_MAX)
@@ -464,13 +469,13 @@ class SessionStore(Generic[K, V]):
 
     def show_expired(self) -> None:
         """As a cache does in Kafka: what is there is read, also if its time is over."""
-        self._segments.shows_expired = True
+        self._segments.show_expired()
 
     def saved(self) -> bytes:
         return LONG.pack(self._segments.observed_ms)
 
     def restore(self, saved: bytes) -> None:
-        (self._segments.observed_ms,) = LONG.unpack(saved)
+        self._segments.observe(*LONG.unpack(saved))
 
 
 AnyStore = KeyValueStore[Any, Any] | WindowStore[Any, Any] | SessionStore[Any, Any]

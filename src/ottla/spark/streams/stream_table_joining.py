@@ -11,7 +11,7 @@ from typing import Any
 
 from ottla.spark.streams.observing import drop_null
 from ottla.spark.streams.processors import Context, Processor
-from ottla.spark.streams.records import AnyRecord
+from ottla.spark.streams.records import AnyRecord, Record
 from ottla.spark.streams.views import View
 
 
@@ -33,7 +33,8 @@ class StreamTableJoin(Processor[Any, Any]):
 
     def init(self, context: Context) -> None:
         super().init(context)
-        self._get = self._view.open(context)
+        self._get = self._view.open_values(context)
+        self._downstream = context.downstream
 
     def process(self, record: AnyRecord) -> None:
         key, value = record.key, record.value
@@ -43,7 +44,7 @@ class StreamTableJoin(Processor[Any, Any]):
         if value is None or (wanted is None and not self._left):
             drop_null(self.context, "join key or value")
             return
-        found = None if wanted is None else self._get(wanted)
-        other = None if found is None else found.value
+        other = None if wanted is None else self._get(wanted)
         if other is not None or self._left:
-            self.context.forward(record.with_value(self._joiner(key, value, other)))
+            joined = self._joiner(key, value, other)
+            self._downstream(Record(key, joined, record.timestamp, record.headers))

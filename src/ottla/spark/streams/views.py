@@ -10,8 +10,10 @@ from typing import Any
 
 from ottla.spark.streams.processors import Context, Processor
 from ottla.spark.streams.records import ValueAndTimestamp
+from ottla.spark.streams.stores import TimestampedKeyValueStore
 
 Getter = Callable[[Any], ValueAndTimestamp[Any] | None]
+ValueGetter = Callable[[Any], Any]
 
 
 class View:
@@ -22,6 +24,16 @@ class View:
     def open(self, context: Context) -> Getter:
         raise NotImplementedError
 
+    def open_values(self, context: Context) -> ValueGetter:
+        """The same, for who does not ask when it was."""
+        get = self.open(context)
+
+        def value(key: Any) -> Any:
+            found = get(key)
+            return None if found is None else found.value
+
+        return value
+
 
 class StoreView(View):
     def __init__(self, store: str) -> None:
@@ -30,6 +42,12 @@ class StoreView(View):
     def open(self, context: Context) -> Getter:
         get: Getter = context.store(self.stores[0]).get
         return get
+
+    def open_values(self, context: Context) -> ValueGetter:
+        store = context.store(self.stores[0])
+        if not isinstance(store, TimestampedKeyValueStore):
+            return super().open_values(context)
+        return store.value
 
 
 class ComputedView(View):

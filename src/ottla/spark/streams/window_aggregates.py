@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from ottla.spark.streams.closing import Closing, Waiting
 from ottla.spark.streams.observing import Observed, drop_late, drop_null
@@ -20,6 +21,7 @@ from ottla.spark.streams.updates import Updates
 from ottla.spark.streams.windows import TimeWindows, UnlimitedWindows
 
 Found = ValueAndTimestamp[Any]
+_windowed: Final = partial(tuple.__new__, Windowed)  # its own constructor is a call of Python's
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +76,14 @@ class FixedWindowAggregate(Processor[Any, Any]):
         return close_ms
 
     def update(
-        self, record: AnyRecord, key: bytes, window: Window, before: tuple[Any, int] | None
+        self,
+        record: AnyRecord,
+        key: bytes,
+        window: Window,
+        cell: bytes,
+        before: tuple[Any, int] | None,
     ) -> None:
-        """`key` are its bytes; `before` is what the window has without the record."""
+        """`key` are its bytes, `cell` the window's; `before` is what it has without the record."""
         timestamp = record.timestamp
         if before is None:
             aggregate, old = self._initializer(), None
@@ -86,18 +93,24 @@ class FixedWindowAggregate(Processor[Any, Any]):
             if at > timestamp:
                 timestamp = at
         new = self._aggregator(record.key, record.value, aggregate)
-        self.put(record, key, window, new, old, timestamp)
+        self.put(record, key, window, cell, new, old, timestamp)
 
     def put(
-        self, record: AnyRecord, key: bytes, window: Window, new: Any, old: Any, timestamp: int
+        self,
+        record: AnyRecord,
+        key: bytes,
+        window: Window,
+        cell: bytes,
+        new: Any,
+        old: Any,
+        timestamp: int,
     ) -> None:
         start = window.start
-        cell = self.store.cell(key, start)
         self.store.write(cell, start, new, timestamp)
         if self._final:
             self._closing.add((start, window.end, key))
         else:
-            windowed = Windowed(record.key, window)
+            windowed: Windowed[Any] = _windowed((record.key, window))
             self._updates.forward(windowed, new, old, timestamp, record.headers, same=cell)
 
     def drop_late(self, record: AnyRecord, window: Window, close_ms: int) -> None:
@@ -128,7 +141,7 @@ class WindowAggregate(FixedWindowAggregate):
             grace_ms=windows.grace_ms,
             old_values=old_values,
         )
-        self._windows_for = windows.windows_for
+        self._windows_for = _remembering(windows)
 
     def process(self, record: AnyRecord) -> None:
         if record.key is None:
@@ -140,6 +153,22 @@ class WindowAggregate(FixedWindowAggregate):
         for window in self._windows_for(record.timestamp):
             if window.end > close_ms:
                 start = window.start
-                self.update(record, key, window, store.read(store.cell(key, start), start))
+                cell = store.cell(key, start)
+                self.update(record, key, window, cell, store.read(cell, start))
             else:
                 self.drop_late(record, window, close_ms)
+
+
+def _remembering(windows: TimeWindows | UnlimitedWindows) -> Callable[[int], list[Window]]:
+    """Most records fall into the window of the one before, where windows do not overlap."""
+    if isinstance(windows, UnlimitedWindows) or windows.advance_ms != windows.size_ms:
+        return windows.windows_for
+    find, size_ms, last = windows.windows_for, windows.size_ms, [Window(-1, -1)]
+
+    def windows_for(timestamp: int) -> list[Window]:
+        nonlocal last
+        if last[0].start != timestamp - timestamp % size_ms:
+            last = find(timestamp)
+        return last
+
+    return windows_for

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from ottla.spark.streams.graph import changelog_topic
@@ -81,7 +82,7 @@ class Home:
             if resident.task is None:
                 resident.task = self._plan.task(number, resident.open)
             task = resident.task
-            rows = task.in_order(row for cell in cells for row in inputs(cell))
+            rows = task.in_order(chain.from_iterable(map(inputs, cells)))
             sent = task.process(rows)
             if now_ms is not None:
                 sent += task.punctuate(now_ms)

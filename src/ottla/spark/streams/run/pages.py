@@ -32,7 +32,10 @@ class LoggedCells(DictCells):
         self.changed: set[bytes] = set()
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        super().put(key, value)
+        if value is None or self._keys is not None:
+            super().put(key, value)
+        else:
+            self._cells[key] = value
         self.changed.add(key)
 
     def changes(self) -> list[tuple[bytes, bytes | None]]:

@@ -5,7 +5,8 @@ Spark carries a few such cells in each batch instead of every record as a row of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,6 +17,8 @@ from ottla.spark.streams.records import Headers, Input, Output
 HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 RECORDS_MAX: Final = 32_768
 """In one cell."""
+# What Input._make does, but for its count of the values.
+_input: Final[Callable[[tuple[Any, ...]], Input]] = partial(tuple.__new__, Input)
 
 
 def chunk_rows(chunk: Chunk) -> bytes:
@@ -61,7 +64,7 @@ def inputs(data: bytes) -> Iterator[Input]:
     origin = _values(batch, "origin") if "origin" in batch.schema.names else [""] * count
     names = ("topic", "partition", "offset", "timestamp", "key", "value")
     columns = [_values(batch, each) for each in names]
-    return map(Input._make, zip(*columns, headers_of(batch), turn, origin, strict=True))
+    return map(_input, zip(*columns, headers_of(batch), turn, origin, strict=True))
 
 
 def reach(data: bytes) -> tuple[str, int, int]:
@@ -78,7 +81,7 @@ def chunk_inputs(chunk: Chunk) -> Iterator[Input]:
     count = len(chunk)
     headers = [()] * count if columns.headers is None else _header_lists(columns.headers)
     return map(
-        Input._make,
+        _input,
         zip(
             [chunk.topic] * count,
             [chunk.partition] * count,
