@@ -48,6 +48,28 @@ def test_a_file_that_is_no_job_is_told_so(
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("import json\njson.loads('{')", "line 2", "JSONDecodeError: Expecting property name"),
+        ("def topology():\n    return 1 / 0", "line 2, in topology", "ZeroDivisionError: division"),
+        ("x = (", "line 1", "SyntaxError: '(' was never closed"),
+    ],
+)
+def test_what_is_wrong_in_a_job_is_shown_as_far_as_it_is_the_authors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, line: str, words: str
+) -> None:
+    path = tmp_path / "wrong_job.py"
+    path.write_text(text)
+    assert ottla(["streams", "describe", str(path)]) == 1
+    shown = capsys.readouterr().err
+    assert f"{path} can't be read" in shown
+    assert f'File "{path}", {line}' in shown
+    assert words in shown
+    assert "importlib" not in shown
+    assert "typer" not in shown
+
+
 @pytest.fixture
 def stopped() -> Iterator[LocalCluster]:
     """What an application leaves behind."""

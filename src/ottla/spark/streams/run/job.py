@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ottla.spark.streams.graph import Graph
+from ottla.spark.streams.graph import Graph, TopologyError
 from ottla.spark.streams.topology import Topology
 
 
@@ -51,17 +53,32 @@ def _imported(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     sys.path.insert(0, str(path.parent.resolve()))
-    spec.loader.exec_module(module)
+    _carried_out(path, partial(spec.loader.exec_module, module))
     from pyspark import cloudpickle
 
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     return module
 
 
+def _carried_out(path: Path, code: Callable[[], Any]) -> Any:
+    """Code of the job's author: what is wrong in it is shown as far as it is theirs."""
+    try:
+        return code()
+    except (JobError, TopologyError):
+        raise
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        mine = [at for at, each in enumerate(frames) if Path(each.filename) == path.absolute()]
+        theirs = frames[mine[0] :] if mine else []
+        where = "".join(traceback.format_list(theirs))
+        what = "".join(traceback.format_exception_only(error)).rstrip()
+        raise JobError(f"{path} can't be read\n{where}{what}") from None
+
+
 def _topology(module: ModuleType, path: Path) -> Topology:
     made = getattr(module, "topology", None)
     if callable(made) and not isinstance(made, Topology):
-        made = made()
+        made = _carried_out(path, made)
     if made is None:
         found = [each for each in vars(module).values() if isinstance(each, Topology)]
         if len(found) == 1:
