@@ -173,11 +173,14 @@ class TopicLog:
             return reached()
 
     def _run(self) -> None:
+        told = ""
         while not self._stopping.is_set():
             try:
                 self._follow()
             except KafkaError as error:
-                log.warning("%s can't be read, trying again: %s", self._topic, error)
+                if str(error) != told:  # the same trouble every second is told of once
+                    log.warning("%s can't be read, trying again: %s", self._topic, error)
+                told = str(error)
                 self._stopping.wait(RETRY_S)
             except Exception:  # who reads must not stop for one record
                 log.exception("trouble with %s, trying again", self._topic)
