@@ -306,7 +306,9 @@ def worker(
     ] = None,
     *,
     bootstrap_server: Bootstrap = "",
-    port: Annotated[int, typer.Option(help="REST's; 0 for any that is free.")] = -1,
+    port: Annotated[
+        int, typer.Option(help="REST's: 8083; 0 for any that is free.", show_default=False)
+    ] = -1,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "",
     group_id: Annotated[str, typer.Option(help="Workers of one group share connectors.")] = "",
     master: Annotated[str, typer.Option(help="Spark's master: local[*], spark://...")] = "",

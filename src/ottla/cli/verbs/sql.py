@@ -14,10 +14,10 @@ from ottla.cli.output import LOCALHOST, Bootstrap, CommandConfig
 
 HELP = """SQL over topics: streams, tables, and queries that go on.
 
-[dim]ottla sql                                     a shell, with a server of its own
-ottla sql --server http://localhost:8088      a shell at a server that runs
-ottla sql --master spark://host:7077          on a Spark cluster
-ottla sql -e "SHOW STREAMS;"                  one statement
+[dim]ottla sql                                   a shell and its own server
+ottla sql --server http://localhost:8088    a shell at a server that runs
+ottla sql --master spark://host:7077        on a Spark cluster
+ottla sql -e "SHOW STREAMS;"                one statement
 ottla sql --file orders.sql
 echo "SHOW TOPICS;" | ottla sql --output json[/dim]
 """
@@ -52,7 +52,7 @@ def sql(
         str, typer.Option(help="Spark's master, of a server in this process.", metavar="URL")
     ] = "",
     remote: Annotated[
-        str, typer.Option(help="A Spark Connect server: the SQL says why that can't be.")
+        str, typer.Option(help="A Spark Connect server: refused, with the reason.")
     ] = "",
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,

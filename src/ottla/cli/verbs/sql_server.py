@@ -52,7 +52,7 @@ def sql_server(
         str, typer.Option(help="Spark's master: local[*], spark://..., k8s://...")
     ] = "",
     remote: Annotated[
-        str, typer.Option(help="A Spark Connect server: the SQL says why that can't be.")
+        str, typer.Option(help="A Spark Connect server: refused, with the reason.")
     ] = "",
     override: Annotated[
         list[str], typer.Option("--override", help="Set a property.", metavar="NAME=VALUE")
