@@ -78,8 +78,9 @@ class Admin:
         self.reassignments = Reassignments(session)
 
     def cluster(self) -> ClusterDescription:
+        """As it is now: the brokers are asked each time."""
         lines = self._session.lines
-        nodes = tuple(lines.nodes().values())
+        nodes = tuple(lines.nodes(anew=True).values())
         return ClusterDescription(lines.cluster_id, lines.controller_id, nodes)
 
     def api_versions(self, node_id: int) -> dict[int, tuple[int, int]]:

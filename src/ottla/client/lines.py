@@ -236,9 +236,9 @@ class Lines:
             self._lines[node_id] = self._open(node.host, node.port)
         return self._lines[node_id]
 
-    def nodes(self) -> dict[int, Node]:
+    def nodes(self, *, anew: bool = False) -> dict[int, Node]:
         """Every live broker, by its id. (Metadata also tells of one that has just gone.)"""
-        if not self._nodes:
+        if anew or not self._nodes:
             request = DescribeClusterRequest()
             answer = self.call(request, ApiKey.DESCRIBE_CLUSTER, DescribeClusterResponse)
             check(answer.error_code, answer.error_message)
