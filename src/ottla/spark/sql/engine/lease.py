@@ -15,7 +15,7 @@ from typing import Final
 
 from ottla.client import Consumer, TopicPartition
 from ottla.client.delivery import Setting
-from ottla.errors import KafkaError
+from ottla.errors import ErrorCode, KafkaError
 
 SESSION_MS: Final = 10_000
 POLL_S: Final = 0.5
@@ -25,7 +25,7 @@ ASK_S_MAX: Final = 1.0
 """Who waits for the lease asks so often whether the coordinator is there, and waits so long."""
 
 ANOTHER: Final = "another server of this service runs it"
-GIVEN_UP: Final = "the lease was lost: who has it is being asked"
+ASKING: Final = "the broker is being asked which server of this service runs it"
 
 log = logging.getLogger("ottla.sql")
 
@@ -89,7 +89,7 @@ class Lease:
     def _set(self, held: bool) -> None:
         if held != self.held:
             self.held = held
-            self.cause = "" if held else GIVEN_UP
+            self.cause = "" if held else ASKING
             log.info("this server %s the queries", "runs" if held else "does not run")
             self._changed(held)
 
@@ -119,27 +119,33 @@ class Lease:
             listener=self,
             settings=settings,
         ) as consumer:
-            ask_at = began + ASK_S
+            ask_at = there_at = began + ASK_S
             while not self._stopping.is_set():
                 consumer.poll(POLL_S)  # its records are nothing to us: reading keeps the lease
                 self.asked = self.held or time.monotonic() - began > SESSION_MS / 1000
-                if not self.held and time.monotonic() >= ask_at:
-                    self.cause = self._why_not(consumer)
+                if self.held:
+                    ask_at = there_at = time.monotonic() + ASK_S
+                elif time.monotonic() >= ask_at:
+                    trouble = self._trouble(consumer)
                     ask_at = time.monotonic() + ASK_S
+                    if trouble:
+                        there_at = ask_at
+                    given = time.monotonic() - there_at > SESSION_MS / 1000
+                    self.cause = trouble or (ANOTHER if given else ASKING)
 
-    def _why_not(self, consumer: Consumer[bytes, bytes]) -> str:
-        """Another server has it, or nobody is there who could give it to us."""
+    def _trouble(self, consumer: Consumer[bytes, bytes]) -> str:
+        """Why nobody is there who could give it to us, if so."""
         try:
             consumer.committed([TopicPartition(self._topic, 0)], ASK_S_MAX)
         except KafkaError as error:
             return self._away(error)
-        return ANOTHER
+        return ""
 
     def _away(self, error: Exception) -> str:
-        return (
-            f"the brokers at {self._bootstrap_servers} do not answer ({error});"
-            " it goes on when they do"
-        )
+        """That nobody answers in time says nothing more of the reason."""
+        timed_out = isinstance(error, KafkaError) and error.code is ErrorCode.REQUEST_TIMED_OUT
+        reason = "" if timed_out else f" ({error})"
+        return f"no broker answers at {self._bootstrap_servers}{reason}; it goes on when one does"
 
 
 def _surprise(error: Exception) -> Exception | None:
