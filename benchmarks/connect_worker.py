@@ -18,8 +18,8 @@ from benchmarks.processes import ToolError, spawn
 DISTRIBUTED = "org.apache.kafka.connect.cli.ConnectDistributed"
 KAFKA_HEAP = ("-Xms256M", "-Xmx2G")
 """As connect-distributed.sh starts it."""
-TASK_MODULE = "ottla.spark.connect.run.host"
-"""What the process of one task of ours runs; Kafka's tasks are threads."""
+TASK_NAME = "connect-"
+"""So begins the name of the process of one task of ours; Kafka's tasks are threads."""
 TOPICS = ("config", "offset", "status")
 START_S_MAX = 180.0
 RESULT_S_MAX = 900.0
@@ -100,7 +100,7 @@ class Worker:
         status = f"/connectors/{name}/status"
 
         def gone() -> bool:
-            return self._asked("GET", status)[0] == NOT_FOUND and not self._mark.runs(TASK_MODULE)
+            return self._asked("GET", status)[0] == NOT_FOUND and not self._mark.runs(TASK_NAME)
 
         self._until(gone, ASK_S_MAX, f"end of {name}")
 

@@ -41,9 +41,9 @@ class Mark:
                 if words in (each / "environ").read_bytes().split(b"\0"):
                     yield int(each.name)
 
-    def runs(self, word: str) -> bool:
-        """Is `word` in the command of one that has it?"""
-        return any(word.encode() in _command(pid) for pid in self.processes())
+    def runs(self, prefix: str) -> bool:
+        """Does the name of one that has it begin so?"""
+        return any(_name(pid).startswith(prefix) for pid in self.processes())
 
     def end(self, *, grace_s: float = END_GRACE_S) -> None:
         """Waits until all are gone, so that nothing of them runs beside the next measurement."""
@@ -55,8 +55,8 @@ class Mark:
                 os.kill(pid, signal.SIGKILL)
 
 
-def _command(pid: int) -> list[bytes]:
+def _name(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
-        return []
+        return ""

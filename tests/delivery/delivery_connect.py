@@ -226,14 +226,15 @@ class ConnectRun:
         self._limit = min(self._limit, self._subject.count + FIRST)
 
     def _hurt(self, life: Life, job: subprocess.Popen[bytes], number: int) -> None:
-        pids = family(job.pid)
+        hosts = self._hosts(number)
+        pids = [each for each in family(job.pid) if each not in hosts]
         workers = [each for each in pids if is_python_worker(each)]
         chance = random.Random(life.delay_s)
         self._note(life.kind)
         if life.kind == "worker" and workers:
             kill(chance.choice(workers))
-        elif life.kind == "host" and self._hosts(number):
-            kill(chance.choice(self._hosts(number)))
+        elif life.kind == "host" and hosts:
+            kill(chance.choice(hosts))
         elif life.kind == "broker":
             self._broker.kill()
             self._broker.start()
@@ -247,7 +248,7 @@ class ConnectRun:
         found = []
         for each in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                is_host = b"ottla.spark.connect.run.host" in (each / "cmdline").read_bytes()
+                is_host = (each / "comm").read_text().startswith("connect-")
                 if is_host and mark in (each / "environ").read_bytes().split(b"\0"):
                     found.append(int(each.name))
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -39,6 +40,11 @@ if "fork" in sys.argv:
             os._exit(0)
         os.wait()
     sys.exit(0)
+if "alone" in sys.argv:
+    with open(int(sys.argv[-1]), "w") as told:
+        print(os.getpid(), os.getsid(0), os.getppid(), file=told)
+        print(sys.path[0], os.environ["MARK"], os.readlink("/proc/self/fd/1"), file=told)
+    time.sleep(600)
 words = os.environ["MARK"], sys.argv[1:], os.getppid(), os.environ["OTTLA_SPARK_JVM"]
 print(os.getcwd(), *words, flush=True)
 if "stay" in sys.argv:
@@ -104,6 +110,25 @@ def test_it_ends_with_the_process_that_spark_knows(
     until(lambda: not forked.exists())
 
 
+def test_one_that_is_left_alone_outlives_who_asked_and_has_files_that_it_was_given(
+    server: subprocess.Popen[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MARK", "here")
+    reading, writing = os.pipe()
+    with open(os.devnull) as nothing, open(reading) as told:
+        name, words = planner_start.address(os.getpid()), ["-m", "asked", "alone"]
+        files = [nothing.fileno(), nothing.fileno(), nothing.fileno(), writing]
+        assert planner_start.left_alone(name, words, files)
+        os.close(writing)
+        process, session, parent = map(int, told.readline().split())
+        assert (session, parent) == (process, server.pid)
+        assert told.readline() == f"{tmp_path} here {nothing.name}\n"
+        assert Path("/proc", str(process)).exists()  # nobody holds a line to it
+        os.kill(process, signal.SIGKILL)
+    assert not planner_start.left_alone(planner_start.address(1), words, files[:3])
+
+
 def test_a_process_is_as_one_that_python_has_started(
     server: subprocess.Popen[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,7 +191,7 @@ def test_without_a_server_it_is_python(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(planner_start, "start_server", lambda *words: started.append(words))
     monkeypatch.setattr(os, "execv", lambda *words: became.append(words))
     planner_start.main()
-    assert started == [("python", os.getppid())]
+    assert started == [("python", os.getppid(), [])]
     assert became == [("python", ["python", "-m", "asked"])]
 
 

@@ -1,7 +1,7 @@
 """Run by itself, in place of Python: a process that Spark wants is handed to one that is warm.
 
     python -I -S planner_start.py /path/of/python -m pyspark.daemon ...      what Spark wants
-    python -I -S planner_start.py /path/of/python serve 1234                 the server for a JVM
+    python -I -S planner_start.py /path/of/python serve 1234 [connect]       the server for a JVM
 
 Spark starts a Python process for each streaming query that reads from a source in Python, and one
 for each kind of worker. Most of what such a process does at first is to import PySpark, Arrow and
@@ -30,11 +30,11 @@ JVM = "OTTLA_SPARK_JVM"  # its number, for what is forked: it is not among the p
 def main() -> None:
     python, *words = sys.argv[1:]
     if words[0] == SERVE:
-        start_server(python, int(words[1]))
+        start_server(python, int(words[1]), words[2:])
         return
     jvm = os.getppid()
     if not handed_over(address(jvm), words):
-        start_server(python, jvm)
+        start_server(python, jvm, [])
         os.execv(python, [python, *words])
 
 
@@ -49,21 +49,34 @@ def handed_over(name: str, words: list[str]) -> bool:
     The server answers when it has imported everything. One that ends before that was of no use.
     """
     with socket.socket(socket.AF_UNIX) as line:
-        try:
-            line.connect(name)
-            if peer_user(line) != os.getuid():
-                return False
-            wish = {"words": words, "environment": dict(os.environ), "directory": os.getcwd()}
-            body = json.dumps(wish).encode()
-            socket.send_fds(line, [SIZE.pack(len(body))], [0, 1, 2])
-            line.sendall(body)
-            if line.recv(1) != TAKEN:
-                return False
-        except OSError:
+        if not _taken(line, name, words, [0, 1, 2], alone=False):
             return False
         with contextlib.suppress(OSError):
             line.recv(1)  # it sends nothing more, and ends
         return True
+
+
+def left_alone(name: str, words: list[str], files: list[int]) -> bool:
+    """Whether there is a process now that does it, and lives for as long as it likes, in a session
+    of its own. `files` are its standard ones, and others, whose numbers it finds behind `words`."""
+    with socket.socket(socket.AF_UNIX) as line:
+        return _taken(line, name, words, files, alone=True)
+
+
+def _taken(
+    line: socket.socket, name: str, words: list[str], files: list[int], *, alone: bool
+) -> bool:
+    try:
+        line.connect(name)
+        if peer_user(line) != os.getuid():
+            return False
+        wish = {"words": words, "environment": dict(os.environ), "directory": os.getcwd()}
+        body = json.dumps({**wish, "alone": alone}).encode()
+        socket.send_fds(line, [SIZE.pack(len(body))], files)
+        line.sendall(body)
+        return line.recv(1) == TAKEN
+    except OSError:
+        return False
 
 
 def peer_user(line: socket.socket) -> int:
@@ -72,7 +85,7 @@ def peer_user(line: socket.socket) -> int:
     return user
 
 
-def start_server(python: str, jvm: int) -> None:
+def start_server(python: str, jvm: int, more: list[str]) -> None:
     """A grandchild, so that nobody has to wait for its end."""
     child = os.fork()
     if child:
@@ -84,7 +97,7 @@ def start_server(python: str, jvm: int) -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nowhere, number)
-    os.execv(python, [python, "-m", "ottla.spark.planners", str(jvm)])
+    os.execv(python, [python, "-m", "ottla.spark.planners", str(jvm), *more])
 
 
 if __name__ == "__main__":

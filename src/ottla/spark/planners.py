@@ -5,7 +5,7 @@ kind of worker; each worker then imports PySpark, Arrow and pandas by itself: a 
 or eight times in the start of one query. `python()` is what Spark takes for its interpreter: a
 script of a few lines, which sends these processes to `planner_start.py`. This server is started
 beside the JVM, imports everything while that starts, and lives for as long as it does. What it
-forks shares its memory, too.
+forks shares its memory, too. The processes where tasks of connectors live come from here as well.
 
     OTTLA_SPARK_PLANNERS=off     Spark starts plain Python
 """
@@ -62,6 +62,16 @@ MODULES: Final = (
     "ottla.spark.streams.run.work",
     "ottla.spark.streams.run.stateful",
 )
+CONNECT: Final = "connect"
+OF_CONNECT: Final = (
+    "ottla.spark.connect.run.planner",
+    "ottla.spark.connect.run.host",
+    "ottla.spark.connect.run.source_task",
+    "ottla.spark.connect.run.sink_task",
+    "ottla.spark.connect.converters.json",
+)
+"""For a driver that runs connectors: it has the first of them itself."""
+FILES_MAX: Final = 8
 START_S_MAX: Final = 10.0
 WAITING_MAX: Final = 64
 # Before numpy is imported: its threads would not survive a fork.
@@ -111,7 +121,8 @@ def start(jvm: int, environment: Mapping[str, str]) -> None:
     if not switched_on():
         return
     ours = sys.executable
-    command = [ours, "-I", "-S", planner_start.__file__, ours, SERVE, str(jvm)]
+    more = [CONNECT] if OF_CONNECT[0] in sys.modules else []
+    command = [ours, "-I", "-S", planner_start.__file__, ours, SERVE, str(jvm), *more]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         subprocess.run(command, env=dict(environment), timeout=START_S_MAX, check=False)
 
@@ -158,12 +169,15 @@ def _is_over(alive: int, listening: socket.socket) -> bool:
 def become(line: socket.socket, jvm: int) -> NoReturn:
     """The process that somebody wants: their files, environment and directory, and their module."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    words = _take(line)
+    words, alone = _take(line)
     os.environ[JVM] = str(jvm)
     with contextlib.suppress(OSError):
         Path("/proc/self/comm").write_text(words[1])  # so that ps and top can tell them apart
     line.sendall(TAKEN)
-    if words[1] == DAEMON:
+    if alone:
+        line.close()
+        os.setsid()
+    elif words[1] == DAEMON:
         # It ends with its standard input, and forks: no thread, and the line is its own.
         os.register_at_fork(after_in_child=line.close)
     else:
@@ -187,27 +201,29 @@ def become(line: socket.socket, jvm: int) -> NoReturn:
     os._exit(code & 0xFF if isinstance(code, int) else int(code is not None))
 
 
-def _take(line: socket.socket) -> list[str]:
-    head, files, _, _ = socket.recv_fds(line, SIZE.size, 3)
+def _take(line: socket.socket) -> tuple[list[str], bool]:
+    """What is to run, and whether it stays when who has asked for it is gone."""
+    head, files, _, _ = socket.recv_fds(line, SIZE.size, FILES_MAX)
     (size,) = SIZE.unpack(head)
     body = b""
     while len(body) < size:
         body += line.recv(size - len(body)) or _gone()
     wish = json.loads(body)
-    for number, each in enumerate(files):
+    for number, each in enumerate(files[:3]):
         os.dup2(each, number)
         os.close(each)
     os.environ.clear()
     os.environ.update(wish["environment"])
     os.chdir(wish["directory"])
     _as_started()
-    words: list[str] = wish["words"]
-    return words
+    return [*wish["words"], *map(str, files[3:])], wish["alone"]
 
 
 def _as_started() -> None:
     """What Python takes from its environment when it starts: where modules are, and that a line is
     written when it ends."""
+    if not sys.flags.safe_path:
+        sys.path[0] = os.getcwd()
     paths = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
     sys.path[1:1] = [each for each in dict.fromkeys(paths) if each not in sys.path]
     for stream in (sys.stdout, sys.stderr):
@@ -226,4 +242,4 @@ def _end_with(line: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]))
+    serve(int(sys.argv[1]), modules=MODULES + OF_CONNECT * (CONNECT in sys.argv))

@@ -118,6 +118,13 @@ def lives(spark: SparkSession) -> bool:
         return False
 
 
+def process_of(spark: SparkSession) -> int:
+    """Of its JVM; of ours if that one is elsewhere, as with Spark Connect."""
+    context = getattr(spark, "_sc", None)
+    process = None if context is None else getattr(context._gateway, "proc", None)
+    return os.getpid() if process is None else int(process.pid)
+
+
 def _wanted(master: str, app_name: str, heap: str) -> dict[str, str]:
     return {
         **settings_for(master),

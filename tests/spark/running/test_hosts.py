@@ -176,7 +176,7 @@ def test_one_that_can_not_start_is_not_waited_for(
         reached(name, forked(broken))
     assert "no host today" in capfd.readouterr().err
     with pytest.raises(HungUp, match="could be started"):
-        reached(name, spawned("no_such_module"))
+        reached(name, spawned("no_such_module", jvm=os.getpid()))
     assert "no_such_module" in capfd.readouterr().err
 
 

@@ -31,7 +31,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
-from ottla.spark.planner_start import CREDENTIALS, JVM, peer_user
+from ottla.spark.planner_start import CREDENTIALS, JVM, address, left_alone, peer_user
 
 IDLE_S_MAX: Final = 600.0
 START_S_MAX: Final = 60.0
@@ -189,10 +189,16 @@ def forked(body: Callable[[int], None]) -> Start:
     return start
 
 
-def spawned(module: str, *words: str) -> Start:
-    """A new Python, for other people's code: `python -m module words... ready`."""
+def spawned(module: str, *words: str, jvm: int) -> Start:
+    """For other people's code: `python -m module words... ready`. It comes from the process that
+    Spark's own come from (planners.py), where nothing of theirs was imported, or is a new Python.
+    """
 
     def start(ready: int) -> None:
+        with open(os.devnull, "rb") as nothing:
+            given = [nothing.fileno(), 1, 2, ready]
+            if left_alone(address(jvm), ["-m", module, *words], given):
+                return
         command = [sys.executable, "-m", module, *words, str(ready)]
         files = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -205,6 +211,8 @@ def spawned(module: str, *words: str) -> Start:
 
 def serve(name: str, answer: Answer, *, keeper: int, ready: int) -> None:
     """In the host, until its end."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/comm").write_text(name)  # for ps and top, which show the first of it
     alive = os.pidfd_open(keeper)
     with socket.socket(socket.AF_UNIX) as listening, open(ready, "wb", buffering=0) as told:
         try:

@@ -27,7 +27,8 @@ RUN_LENGTH: Final = 16
 def serve(order: Order) -> Iterator[Rows | Report | Failure]:
     """One batch of a task, by its host; the last answer is a report or a failure."""
     name = name_of(order.job.run, order.task)
-    with reached(name, spawned(HOST, name, str(keeper()))) as line:
+    jvm = keeper()
+    with reached(name, spawned(HOST, name, str(jvm), jvm=jvm)) as line:
         answer = line.ask(order)
         while isinstance(answer, Rows):
             yield answer
@@ -35,13 +36,14 @@ def serve(order: Order) -> Iterator[Rows | Report | Failure]:
         yield answer
 
 
-def prepare(job: Job) -> threading.Thread:
+def prepare(job: Job, jvm: int) -> threading.Thread:
     """At the driver, of Spark on this machine: hosts start while Spark plans the first batch."""
 
     def work() -> None:
         for task, _ in job.tasks:
             name = name_of(job.run, task)
-            with suppress(HungUp), reached(name, spawned(HOST, name, str(os.getpid()))) as line:
+            start = spawned(HOST, name, str(jvm), jvm=jvm)
+            with suppress(HungUp), reached(name, start) as line:
                 line.send(Prepare(job.source))
 
     thread = threading.Thread(target=work, name=f"hosts of {job.name}", daemon=True)

@@ -32,6 +32,7 @@ from ottla.spark.running.begin import Pace, Starts
 from ottla.spark.running.causes import text_of
 from ottla.spark.running.kept import ENDED, Failed, Spell, progress_of, stop_quietly
 from ottla.spark.running.states import Tries
+from ottla.spark.session import process_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -200,7 +201,8 @@ class Running:
                     self._committing.begin_soon(self._worker.resolved(self.config))
                 session = self._spark().newSession()
                 job = self._job(session)
-                preparing = hosts.prepare(job) if job.local else None
+                if job.local:
+                    preparing = hosts.prepare(job, process_of(session))
                 begun = query.begin(session, job, starts_of(job), _starts)
                 try:
                     self._watch(begun)
