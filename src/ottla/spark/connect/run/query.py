@@ -36,9 +36,8 @@ if TYPE_CHECKING:
 OBSERVED: Final = "connect"
 NOT_FOR_THE_SINK: Final = frozenset({"key.serializer", "value.serializer", "transactional.id"})
 NEVER_TRIES_AGAIN: Final = re.compile(r"local(\[(\*|\d+)\])?")
-BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
-BATCH_BYTES_MAX: Final = 16 << 20
-"""Of cells that are on their way to the sink at once: Spark would count rows, a cell is many."""
+BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+"""A row is a cell of many records: each goes to the sink at once, while the next one is made."""
 DEAD_LETTERS: Final = "errors.deadletterqueue.topic."
 
 
@@ -71,7 +70,7 @@ def begin(spark: SparkSession, job: Job, starts: Offsets, starting: Starts) -> B
     from pyspark.sql.functions import collect_list
 
     activate(spark)
-    spark.conf.set(BATCH_BYTES, str(BATCH_BYTES_MAX))
+    spark.conf.set(BATCH_ROWS, "1")
     source.register(spark)
     spark.dataSource.register(Connect)
     folder = Path(tempfile.mkdtemp(prefix="ottla-connect-query-"))
