@@ -153,19 +153,18 @@ class FileStreamSourceTask(SourceTask):
     def _records(self, count: int | None = None) -> list[SourceRecord]:
         lines, used = lines_of(self._held, self._batch if count is None else count)
         records = []
+        partition, topic, position = self._partition, self._topic, self._position
+        now_ms = int(time.time() * 1000)
         for line, size in lines:
-            self._position += size
+            position += size
+            offset = {POSITION: position if self._path else None}
             text = line.decode("utf-8", errors="replace")
             records.append(
                 SourceRecord(
-                    self._partition,
-                    {POSITION: self._position if self._path else None},
-                    self._topic,
-                    value_schema=STRING_SCHEMA,
-                    value=text,
-                    timestamp=int(time.time() * 1000),
+                    partition, offset, topic, None, None, None, STRING_SCHEMA, text, now_ms
                 )
             )
+        self._position = position
         self._held = self._held[used:]
         return records
 
@@ -175,20 +174,21 @@ def lines_of(held: bytes, count: int) -> tuple[list[tuple[bytes, int]], int]:
 
     A CR at the very end waits: a LF may belong to it.
     """
+    if b"\r" not in held:
+        *whole, rest = held.split(b"\n", count)
+        return [(line, len(line) + 1) for line in whole], len(held) - len(rest)
     lines: list[tuple[bytes, int]] = []
     at = 0
-    simple = b"\r" not in held
     while len(lines) < count:
         end = held.find(b"\n", at)
-        if not simple:
-            back = held.find(b"\r", at, end if end >= 0 else len(held))
-            if back >= 0:
-                if back + 1 == len(held):
-                    break
-                size = back - at + (2 if held[back + 1 : back + 2] == b"\n" else 1)
-                lines.append((held[at:back], size))
-                at += size
-                continue
+        back = held.find(b"\r", at, end if end >= 0 else len(held))
+        if back >= 0:
+            if back + 1 == len(held):
+                break
+            size = back - at + (2 if held[back + 1 : back + 2] == b"\n" else 1)
+            lines.append((held[at:back], size))
+            at += size
+            continue
         if end < 0:
             break
         lines.append((held[at:end], end - at + 1))

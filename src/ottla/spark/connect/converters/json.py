@@ -70,6 +70,8 @@ class JsonConverter(Converter):
         self._encoders = Encoders(self._numeric, replace_null)
         self._decoders = Decoders(replace_null)
         self._writing: Cache[tuple[Encoder, bytes]] = Cache(size)
+        self._written: tuple[Schema, Encoder, bytes] | None = None
+        """Of the last value: the next one mostly has the same schema."""
         self._decoding: Cache[tuple[Decoder, bool]] = Cache(size)
         self._schemas: dict[bytes, Schema] = {}
         self._schemas_max = size
@@ -93,9 +95,13 @@ class JsonConverter(Converter):
                 return None
             payload = self._schemaless(value)
             return b'{"schema":null,"payload":%b}' % payload if self._enveloped else payload
-        encode, prefix = self._writing.get(schema) or self._compiled(schema)
+        last = self._written
+        if last is None or last[0] is not schema:
+            made = self._writing.get(schema) or self._compiled(schema)
+            self._written = last = (schema, *made)
+        _, encode, prefix = last
         payload = self._dumped(encode(value))
-        return b"%b%b}" % (prefix, payload) if self._enveloped else payload
+        return prefix + payload + b"}" if self._enveloped else payload
 
     def _compiled(self, schema: Schema) -> tuple[Encoder, bytes]:
         # The converter's default setting does not touch defaults that are told of in the schema.

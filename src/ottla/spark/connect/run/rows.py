@@ -41,6 +41,11 @@ class Packing:
         self._size = 0
 
     def add(self, rows: Sequence[ProducedRow]) -> None:
+        size = sum([len(row.value) for row in rows if row.value is not None])
+        if self._size + size <= CELL_BYTES_MAX and len(self._rows) + len(rows) <= CELL_ROWS_MAX:
+            self._rows += rows
+            self._size += size
+            return
         for row in rows:
             self._rows.append(row)
             self._size += len(row.value or b"")
