@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from planned_orders import planned
 
 from ottla.spark.connect.api import SourceTask, SourceTaskContext, TransactionContext
 from ottla.spark.connect.data import SourceRecord
 from ottla.spark.connect.errors import ConnectException
-from ottla.spark.connect.run import boundaries, query, source_offsets, source_task
+from ottla.spark.connect.run import boundaries, query, source_task
 from ottla.spark.connect.run.boundaries import Polled, Transactions
 from ottla.spark.connect.run.live import TaskError
 from ottla.spark.connect.run.orders import Ask, Job, Order, Report, Rows
@@ -90,8 +91,7 @@ def batches(job: Job, live: LiveSource) -> Iterator[list[str]]:
         deadline = time.monotonic() + WAIT_S_MAX
         while batch and not live.has_news(Ask(batch, 0.1)):
             assert time.monotonic() < deadline
-        known = source_offsets.written(job.config, job.worker)
-        order, line = Order(job, 0, batch, 0, known), Line()
+        (order,), line = planned(job, batch), Line()
         report = live.serve(order, line)  # type: ignore[arg-type]
         assert isinstance(report, Report)
         options = write_options(query.sink_options(job))

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 from connect_for_tests import NumbersTask
+from planned_orders import Planner, planned
 
 from ottla.client.record import TopicPartition
 from ottla.spark.connect.run import hosts, query, source_offsets
 from ottla.spark.connect.run.orders import Ask, Failure, Job, Order, Report, Rows
+from ottla.spark.connect.run.planner import SourceReader
 from ottla.spark.connect.run.rows import cell, unpacked
 from ottla.spark.connect.run.source_task import Poller
 from ottla.spark.connect.run.worker import Worker
@@ -107,7 +109,7 @@ def test_a_source_task_goes_on_only_with_what_was_decided(
     job = taken_over(job)
     written = 0
     for batch in range(100):
-        order = Order(job, 0, batch, 0, source_offsets.written(job.config, job.worker))
+        (order,) = planned(job, batch)
         rows, report = serve(order)
         if batch == 2:  # Spark tries it again: the first try is never decided
             write(job, order, rows, decide=False)
@@ -145,7 +147,7 @@ def test_a_poll_that_brought_nothing_ends_the_wait_for_more(job: Job) -> None:
 
 def test_a_host_that_was_prepared_serves_the_first_batch(job: Job, tmp_path: Path) -> None:
     job = taken_over(job)
-    hosts.prepare(job).join()
+    hosts.prepare(job, os.getpid()).join()
     line = called(hosts.name_of(job.run, 0))
     assert line is not None
     with line:
@@ -164,7 +166,7 @@ def test_a_task_whose_process_died_begins_with_what_is_committed(
     write(job, order, rows)
     kill_host(job)
     for batch in range(1, 100):
-        order = Order(job, 0, batch, 0, source_offsets.written(job.config, job.worker))
+        (order,) = planned(job, batch)
         rows, _ = serve(order)
         write(job, order, rows)
         if any(b"0:94" in unpacked(each).column("value").to_pylist() for each in rows):
@@ -178,18 +180,19 @@ def test_a_task_that_starts_late_does_not_wait_for_others_of_its_batch(job: Job)
     """They are in a transaction that ends with the batch, and so with this task."""
     other = {**job.config, "id": "1"}
     job = taken_over(replace(job, tasks=[*job.tasks, (1, other)]))
-    known = source_offsets.written(job.config, job.worker)
-    orders = [Order(job, place, 0, 0, known) for place in (0, 1)]
+    planner = Planner(SourceReader(job))
+    orders = planner.orders(0)
     try:
         rows, report = serve(orders[0])
         assert report.records
         write(job, orders[0], rows, decide=False)
-        assert source_offsets.written(job.config, job.worker) != known
+        assert planner.orders(0)[0].ranges != orders[0].ranges
         began = time.monotonic()
         _, report = serve(orders[1])
         assert report.records
         assert time.monotonic() - began < source_offsets.PATIENCE_MS / 1000
     finally:
+        planner.close()
         hosts.stop(job.run, [1])
         taken_over(replace(job, run=uuid.uuid4().hex))  # ends the open transaction
 
@@ -197,7 +200,7 @@ def test_a_task_that_starts_late_does_not_wait_for_others_of_its_batch(job: Job)
 def test_a_run_that_was_replaced_writes_nothing(job: Job) -> None:
     old = taken_over(job)
     for batch in range(100):
-        order = Order(old, 0, batch, 0, source_offsets.written(old.config, old.worker))
+        (order,) = planned(old, batch)
         rows, report = serve(order)
         if report.records:
             break

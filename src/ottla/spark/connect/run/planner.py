@@ -20,7 +20,7 @@ from ottla.spark.connect.run import hosts
 from ottla.spark.connect.run.orders import Ask, Failure, Job, Order, Report
 from ottla.spark.connect.run.reading import sink_options
 from ottla.spark.connect.run.rows import SCHEMA_TEXT, cell, report_row
-from ottla.spark.connect.run.source_offsets import written
+from ottla.spark.connect.run.source_offsets import Written
 from ottla.spark.following import Following
 from ottla.spark.offsets import Offsets, Range, from_json, to_json
 from ottla.spark.options import ReadOptions
@@ -89,6 +89,10 @@ class Reader(DataSourceStreamReader):
 
 
 class SourceReader(Reader):
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self._written: Written | None = None
+
     def initialOffset(self) -> State:  # noqa: N802
         return {"batch": 0}
 
@@ -98,11 +102,17 @@ class SourceReader(Reader):
 
     def partitions(self, start: State, end: State) -> Sequence[InputPartition]:
         batch = int(end["batch"]) - 1
-        known = written(self._job.config, self._job.worker)
+        if self._written is None:
+            self._written = Written(self._job.config, self._job.worker)
+        known = self._written.ranges()
         return [Part(self._job, place, batch, known) for place in range(len(self._job.tasks))]
 
     def commit(self, end: State) -> None:
         """The sink has the offsets."""
+
+    def stop(self) -> None:
+        if self._written is not None:
+            self._written.close()
 
 
 class SinkReader(Reader):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,17 +78,36 @@ def load(
     for."""
     if worker.standalone:
         return SourceOffsets(FileOffsets(Path(worker.offsets_file)).of(name))
-    there = written(config, worker) if ranges is None else ranges
-    return SourceOffsets(_of_topic(name, topic_of(config, worker), worker, there))
+    if ranges is None:
+        with closing(Written(config, worker)) as written:
+            ranges = written.ranges()
+    return SourceOffsets(_of_topic(name, topic_of(config, worker), worker, ranges))
 
 
-def written(config: Mapping[str, str], worker: Worker) -> list[Range]:
-    """What is there now. A batch of several tasks is given it before the first of them writes: a
-    task that would wait for what another one of its batch has written would wait for itself."""
-    if worker.standalone:
-        return []
-    topic = topic_of(config, worker)
-    return _all_of(topic, _options(topic, worker))
+class Written:
+    """What is there now, as often as one asks. A batch of several tasks is given it before the
+    first of them writes: a task that would wait for what another one of its batch has written
+    would wait for itself."""
+
+    def __init__(self, config: Mapping[str, str], worker: Worker) -> None:
+        self._topic = topic_of(config, worker)
+        options = _options(self._topic, worker)
+        self._brokers = None if worker.standalone else Brokers(options.servers, options.settings)
+
+    def ranges(self) -> list[Range]:
+        """Up to the last record, be it committed yet or not: reading waits until that is known."""
+        topic = {} if self._brokers is None else self._brokers.topics([self._topic])
+        if self._brokers is None or self._topic not in topic:
+            return []
+        parts = [TopicPartition(self._topic, each) for each in topic[self._topic].leaders]
+        first = self._brokers.offsets(dict.fromkeys(parts, EARLIEST), read_committed=False)
+        last = self._brokers.offsets(dict.fromkeys(parts, LATEST), read_committed=False)
+        ranges = [Range(*each, first[each] or 0, last[each] or 0) for each in parts]
+        return [each for each in ranges if each.size]
+
+    def close(self) -> None:
+        if self._brokers is not None:
+            self._brokers.close()
 
 
 def _of_topic(
@@ -117,22 +137,6 @@ def _options(topic: str, worker: Worker) -> ReadOptions:
         },
         streaming=False,
     )
-
-
-def _all_of(topic: str, options: ReadOptions) -> list[Range]:
-    """Up to the last record, be it committed yet or not: reading waits until that is known."""
-    brokers = Brokers(options.servers, options.settings)
-    try:
-        there = brokers.topics([topic]).get(topic)
-        if there is None:
-            return []
-        parts = [TopicPartition(topic, each) for each in there.leaders]
-        first = brokers.offsets(dict.fromkeys(parts, EARLIEST), read_committed=False)
-        last = brokers.offsets(dict.fromkeys(parts, LATEST), read_committed=False)
-    finally:
-        brokers.close()
-    ranges = [Range(*each, first[each] or 0, last[each] or 0) for each in parts]
-    return [each for each in ranges if each.size]
 
 
 def _partition_of(key: bytes | None, connector: str) -> str | None:
