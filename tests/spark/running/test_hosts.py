@@ -4,28 +4,37 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ottla.spark.planner_start import JVM
-from ottla.spark.running import hosts
+from ottla.spark.running import hosts, places
 from ottla.spark.running.hosts import HungUp, Last, Line, Start, called, forked, reached, spawned
 
 END_S_MAX = 240.0
 
 
-@pytest.fixture
-def name() -> Iterator[str]:
+@pytest.fixture(params=[True, False], ids=["linux", "elsewhere"])
+def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """By both kinds of places: hosts that are forked have the one that is set here."""
+    monkeypatch.setattr(places, "ABSTRACT", request.param)
+    monkeypatch.setattr(places, "LOOK_S", 0.05)
+    folder = tempfile.mkdtemp()  # a socket's path has to be short
+    monkeypatch.setattr(tempfile, "tempdir", folder)
     made = f"test-{os.urandom(6).hex()}"
     yield made
     line = called(made)
     if line is not None:
         with line:
             line.ask("end")
+    shutil.rmtree(folder)
 
 
 def counting(name: str, *, keeper: int | None = None) -> Start:
@@ -75,7 +84,8 @@ def test_it_belongs_to_nobodys_session_and_keeps_nobodys_files_open(name: str) -
     with open(os.devnull), reached(name, counting(name)) as line:
         session, files = line.ask("who")
         assert session != os.getsid(0)
-        assert len(files) < 9  # 0 to 2, the socket, the call, the keeper, the listing itself
+        # 0 to 2, the socket, its lock, the call, the keeper (two for a pipe), the listing itself
+        assert len(files) < 11
 
 
 def test_who_is_silent_is_replaced_by_the_next(name: str) -> None:
@@ -125,6 +135,7 @@ def test_it_ends_with_its_keeper_also_while_somebody_has_called(name: str) -> No
             assert line.ask(1)[1:] == (1, 1)
             wait = ends(line.peer)
             keeper.kill()
+            keeper.wait()
             wait()
             assert called(name) is None
     finally:
@@ -140,22 +151,20 @@ def test_it_ends_when_nobody_calls_for_long(name: str, monkeypatch: pytest.Monke
 
 
 def test_other_users_are_not_called(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with reached(name, counting(name)):
-        monkeypatch.setattr(hosts, "peer_user", lambda line: os.getuid() + 1)
+    with reached(name, counting(name)), monkeypatch.context() as patch:
+        patch.setattr(places, "is_ours", lambda line: False)
         with pytest.raises(PermissionError, match="another user"):
             called(name)
-        monkeypatch.undo()
 
 
 def test_other_users_are_not_heard(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hosts, "peer_user", lambda line: os.getuid() + 1)
-    start = counting(name)
     reading, writing = os.pipe()
-    start(writing)
+    with monkeypatch.context() as patch:
+        patch.setattr(places, "is_ours", lambda line: False)
+        counting(name)(writing)
     os.close(writing)
     with open(reading, "rb") as told:
         assert told.read() == b"+"
-    monkeypatch.undo()
     line = called(name)
     assert line is not None
     with line:
@@ -188,3 +197,14 @@ def test_hosts_end_with_the_jvm_though_it_is_not_among_their_parents(
     assert hosts.keeper() == 1234
     monkeypatch.delenv(JVM)
     assert hosts.keeper() != 1234
+
+
+def test_a_folder_of_sockets_that_others_may_enter_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "ABSTRACT", False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = tmp_path / f"ottla-{os.getuid()}"
+    folder.mkdir(mode=0o750)
+    with pytest.raises(PermissionError, match="only its user"):
+        called("one")

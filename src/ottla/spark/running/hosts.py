@@ -4,8 +4,8 @@ Spark gives the rows of a batch to whichever Python worker is free: what a worke
 no use to it in the next batch. So what has to stay lives in a host, on the same machine, and
 Spark's workers call it.
 
-    found      by a socket without a file (Linux's abstract ones); who binds its name is the host
-    heard      are processes of the same user, and no others; both sides look
+    found      by a Unix socket (places.py); who has its name is the host
+    heard      are processes of the same user, and no others
     answers    one caller at a time, until it hangs up, or another calls while it is silent
     ends       when it is told to, when nobody has called for long, and with Spark's JVM
 
@@ -31,14 +31,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
-from ottla.spark.planner_start import CREDENTIALS, JVM, address, left_alone, peer_user
+from ottla.spark.planner_start import JVM, address, left_alone
+from ottla.spark.running import places
+from ottla.spark.running.places import Listening
 
 IDLE_S_MAX: Final = 600.0
 START_S_MAX: Final = 60.0
-WAITING_MAX: Final = 16
 PARENTS_MAX: Final = 4
 SIZE: Final = struct.Struct(">Q")
-POSSIBLE: Final = hasattr(os, "pidfd_open") and hasattr(socket, "SO_PEERCRED")
 
 Start = Callable[[int], None]
 """Starts a host; by the descriptor that it is given this one says that it listens."""
@@ -58,8 +58,10 @@ class Last:
 class Line:
     """Between a host and who has called it."""
 
-    def __init__(self, line: socket.socket) -> None:
+    def __init__(self, line: socket.socket, peer: int = 0) -> None:
         self._socket = line
+        self.peer = peer
+        """A caller knows the host's process, perhaps before that has taken the call."""
 
     def send(self, thing: Any) -> None:
         data = pickle.dumps(thing, pickle.HIGHEST_PROTOCOL)
@@ -80,13 +82,6 @@ class Line:
     def says_something(self, within_s: float = 0.0) -> bool:
         """Or has hung up."""
         return bool(_awaited(self.fileno(), within_s=within_s))
-
-    @property
-    def peer(self) -> int:
-        """The other process. A caller's line may have it before the host has taken the call."""
-        held = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-        process: int = CREDENTIALS.unpack(held)[0]
-        return process
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -136,18 +131,8 @@ def reached(name: str, start: Start) -> Line:
 
 def called(name: str) -> Line | None:
     """None where nobody listens."""
-    line = socket.socket(socket.AF_UNIX)
-    try:
-        line.connect(_address(name))
-        if peer_user(line) != os.getuid():
-            raise PermissionError(f"a process of another user has the name {name}")
-    except ConnectionRefusedError:
-        line.close()
-        return None
-    except BaseException:
-        line.close()
-        raise
-    return Line(line)
+    found = places.call(name)
+    return None if found is None else Line(*found)
 
 
 def keeper() -> int:
@@ -213,41 +198,36 @@ def serve(name: str, answer: Answer, *, keeper: int, ready: int) -> None:
     """In the host, until its end."""
     with contextlib.suppress(OSError):
         Path("/proc/self/comm").write_text(name)  # for ps and top, which show the first of it
-    alive = os.pidfd_open(keeper)
-    with socket.socket(socket.AF_UNIX) as listening, open(ready, "wb", buffering=0) as told:
+    alive = places.ends(keeper)
+    with open(ready, "wb", buffering=0) as told:
         try:
-            listening.bind(_address(name))
+            listening = Listening(name)
         except OSError:
             told.write(b"=")  # somebody else was first
             return
-        listening.listen(WAITING_MAX)
         told.write(b"+")
-        told.close()
+    with listening:
         while _awaited(alive, listening.fileno()) == {listening.fileno()}:
-            line, _ = listening.accept()
+            line = listening.accept()
             with Line(line) as caller:
-                if peer_user(line) == os.getuid():
+                if places.is_ours(line):
                     _converse(caller, answer, listening, alive)
             if listening.fileno() < 0:
                 break
     os.close(alive)
 
 
-def _converse(line: Line, answer: Answer, listening: socket.socket, alive: int) -> None:
+def _converse(line: Line, answer: Answer, listening: Listening, alive: int) -> None:
     """One caller. Another that calls while it is silent has its place: only one has the task now,
     and that is the newer."""
     with contextlib.suppress(HungUp):
         while line.fileno() in _awaited(line.fileno(), listening.fileno(), alive):
             said = answer(line.receive(), line)
             if isinstance(said, Last):
-                listening.close()  # who calls next must not find us, but may start another
+                listening.close()
                 line.send(said.answer)
                 return
             line.send(said)
-
-
-def _address(name: str) -> str:
-    return f"\0ottla-{os.getuid()}-{name}"
 
 
 def _awaited(*descriptors: int, within_s: float | None = None) -> set[int]:
@@ -274,7 +254,7 @@ def _alone(ready: int) -> None:
     """Spark must see its sockets closed when its worker closes them: none stays open here."""
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
-    for each in map(int, os.listdir("/proc/self/fd")):
+    for each in map(int, os.listdir("/dev/fd")):
         if each > 2 and each != ready:
             with contextlib.suppress(OSError):
                 os.close(each)
