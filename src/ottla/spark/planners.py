@@ -68,7 +68,9 @@ OF_CONNECT: Final = (
     "ottla.spark.connect.run.host",
     "ottla.spark.connect.run.source_task",
     "ottla.spark.connect.run.sink_task",
+    "ottla.spark.connect.converters.header",
     "ottla.spark.connect.converters.json",
+    "ottla.spark.connect.converters.primitive",
 )
 """For a driver that runs connectors: it has the first of them itself."""
 FILES_MAX: Final = 8

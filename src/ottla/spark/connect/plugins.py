@@ -118,8 +118,9 @@ def discovered() -> tuple[Plugin, ...]:
 
 
 def from_entry_points() -> Iterator[Plugin]:
+    found = entry_points()  # reads the files of all distributions, for one group as for all
     for group, kinds in GROUPS.items():
-        for point in entry_points(group=group):
+        for point in found.select(group=group):
             yield from _of_point(point, kinds)
 
 

@@ -13,7 +13,7 @@ import traceback
 from importlib import import_module
 from typing import Any, Final
 
-from ottla.spark.connect import standard
+from ottla.spark.connect import plugins, standard
 from ottla.spark.connect.run.live import Abandoned, LiveTask, TaskError
 from ottla.spark.connect.run.orders import Ask, Failure, Order, Prepare, Report, Stop
 from ottla.spark.running import hosts
@@ -37,6 +37,8 @@ class Host:
             return Last(self.stop())
         if isinstance(message, Prepare):
             kind_of_task(message.source)
+            message.worker.find_plugins()
+            plugins.discovered()
             return True
         assert isinstance(message, Order), message
         try:

@@ -44,7 +44,7 @@ def prepare(job: Job, jvm: int) -> threading.Thread:
             name = name_of(job.run, task)
             start = spawned(HOST, name, str(jvm), jvm=jvm)
             with suppress(HungUp), reached(name, start) as line:
-                line.send(Prepare(job.source))
+                line.send(Prepare(job.source, job.worker))
 
     thread = threading.Thread(target=work, name=f"hosts of {job.name}", daemon=True)
     thread.start()

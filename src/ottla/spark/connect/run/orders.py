@@ -109,6 +109,7 @@ class Prepare:
     """An order will come soon."""
 
     source: bool
+    worker: Worker
 
 
 @dataclass(frozen=True, slots=True)
