@@ -36,7 +36,8 @@ if "fork" in sys.argv:
     import numpy
     for _ in range(2):
         if os.fork() == 0:
-            print(numpy.random.random(), "there" in sys.path, flush=True)
+            jars = any("spark-core" in each for each in sys.path)
+            print(numpy.random.random(), "there" in sys.path, jars, flush=True)
             os._exit(0)
         os.wait()
     sys.exit(0)
@@ -133,10 +134,10 @@ def test_a_process_is_as_one_that_python_has_started(
     server: subprocess.Popen[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Modules are found where its environment says; its forks have random numbers of their own."""
-    monkeypatch.setenv("PYTHONPATH", "there")
+    monkeypatch.setenv("PYTHONPATH", f"there{os.pathsep}/jars/spark-core_2.13-4.0.0.jar")
     output, _ = start(tmp_path, "-m", "asked", "fork").communicate(timeout=PATIENCE_S)
     lines = [line.split() for line in output.splitlines()]
-    assert [line[1] for line in lines] == ["True", "True"]
+    assert [line[1:] for line in lines] == [["True", "False"]] * 2
     assert lines[0][0] != lines[1][0]
 
 
