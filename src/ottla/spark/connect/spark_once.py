@@ -47,6 +47,7 @@ class SparkOnce:
             app_name=f"ottla-connect-{settings.get('group.id')}",
             heap=settings.get("ottla.connect.spark.heap"),
             settings=settings.spark,
+            java_options=session.FIRST_COMPILER,
         )
         log.info("Spark is ready")
         return started
