@@ -49,6 +49,9 @@ def test_the_worker_says_who_it_is(alone: ConnectWorker) -> None:
     }
     assert rest("GET", "/nowhere").words == (404, "HTTP 404 Not Found")
     assert rest("PUT", "/connectors").words == (405, "HTTP 405 Method Not Allowed")
+    # What only workers of Kafka ask each other, signed (KIP-507): nobody can here.
+    assert rest("POST", "/connectors/a/tasks", []).status == 405
+    assert rest("PUT", "/connectors/a/fence").status == 404
 
 
 def test_a_connector_from_its_creation_to_its_deletion(alone: ConnectWorker) -> None:
