@@ -10,11 +10,13 @@ from ottla.cli.kafka.tool import ToolError
 from ottla.cli.verbs import streams
 from ottla.spark import session
 from ottla.spark.streams import FailureKind, Long, String, Topology, TopologyError, log_and_continue
+from ottla.spark.streams.failures import StreamsError
 from ottla.spark.streams.graph import Graph, Repartition
 from ottla.spark.streams.run import application
 from ottla.spark.streams.run.labels import labels, place_of
 from ottla.spark.streams.run.partitions import counts_of, task_count
 from ottla.spark.streams.run.settings import ConfigError, settings_of
+from ottla.spark.streams.run.topics import check_sources
 from ottla.spark.streams.subtopologies import subtopologies
 
 
@@ -26,6 +28,16 @@ def counted(graph: Graph, **partitions: int) -> dict[str, int]:
         for name in counts
         for node in (names[name],)
     }
+
+
+def test_all_source_topics_that_are_missing_are_named_at_once() -> None:
+    topology = Topology(key=String(), value=String())
+    sales, customers = topology.stream("sales"), topology.table("customers")
+    sales.join(customers, lambda sale, customer: sale).to("named")
+    topology.stream("there").to("copied")
+    with pytest.raises(StreamsError, match=r"missing: sales, customers .*topics create sales"):
+        check_sources(topology.graph, {"there", "named"})
+    check_sources(topology.graph, {"there", "sales", "customers"})
 
 
 def test_a_repartition_topic_has_as_many_as_the_largest_input_of_its_writer() -> None:

@@ -56,6 +56,7 @@ def prepare(
     pieces = subtopologies(graph)
     with cluster.admin() as admin:
         names = set(admin.topics.names())
+        check_sources(graph, names)
         sources = {each.name: _present(each, names) for each in graph.sources()}
         wanted = {topic for each in sources.values() for topic in each}
         wanted |= {each.topic for each in graph.globals.values()}
@@ -79,13 +80,18 @@ def internal_topics(application_id: str, names: list[str]) -> list[str]:
     return [each for each in names if own.fullmatch(each)]
 
 
-def _present(source: Source, names: set[str]) -> list[str]:
-    missing = [each for each in source.topics if each not in names]
+def check_sources(graph: Graph, names: set[str]) -> None:
+    """All that are missing at once, as whoever creates them wants to know."""
+    wanted = {topic: None for each in graph.sources() for topic in each.topics}
+    missing = [each for each in wanted if each not in names]
     if missing:
         raise StreamsError(
             f"One or more source topics were missing: {', '.join(missing)} (MissingSourceTopic)."
-            " Create them: ottla topics create"
+            f" Create each: ottla topics create {missing[0]}"
         )
+
+
+def _present(source: Source, names: set[str]) -> list[str]:
     if source.pattern is None:
         return list(source.topics)
     pattern = re.compile(source.pattern)
