@@ -42,7 +42,9 @@ def logging_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_connectors_life(ottla: Tool, tmp_path: Path) -> None:
     file = tmp_path / "lines.json"
     file.write_text(json.dumps({"name": "lines", "config": LINES, "initial_state": "PAUSED"}))
+    assert ottla("list").out == "There are no connectors yet.\n"
     assert "lines is a source connector now." in ottla("create", str(file)).out
+    assert "lines" in ottla("list").out, "also before a worker has told of it"
     again = ottla("create", str(file))
     assert (again.code, again.err) == (1, "error Connector lines already exists\n")
     until(lambda: "PAUSED" in ottla("status", "lines").out)
@@ -82,6 +84,10 @@ def test_plugins_and_validation(ottla: Tool, tmp_path: Path) -> None:
     assert 'Missing required configuration "topic"' in wrong.out
     file.write_text("name=lines\nconnector.class=Lines\ntopic=t\n")
     assert ottla("validate", str(file)).out == "Nothing is wrong with it.\n"
+    file.write_text("name=lines\nconnector.class=Lynes\n")
+    unknown = ottla("validate", str(file)).err
+    assert "which name matches Lynes, available connectors are: " in unknown
+    assert "PluginDesc" not in unknown
     file.write_text("connector.class=Lines\n")
     assert "a connector has a `name`" in ottla("create", str(file)).err
 

@@ -40,6 +40,9 @@ COLORS: Final = {
     "RESTARTING": "cyan",
 }
 
+NEW: Final = {"status": {"connector": {"state": "UNASSIGNED"}}}
+"""A connector that was made just now: no worker has told of it, and Kafka leaves it out."""
+
 Url = Annotated[
     str,
     typer.Option("--url", "-u", envvar="OTTLA_CONNECT_URL", help="A worker.", metavar="URL"),
@@ -50,9 +53,15 @@ Name = Annotated[str, typer.Argument(help="The connector.", metavar="NAME")]
 @app.command("list")
 def list_connectors(*, url: Url = WORKER, as_json: AsJson = False) -> None:
     """Connectors, with the state of each and of its tasks."""
-    found = Rest(url).get("connectors", expand=["status", "info"])
+    rest = Rest(url)
+    found = rest.get("connectors", expand=["status", "info"])
     if as_json:
         print_json(found)
+        return
+    for name in rest.get("connectors"):
+        found.setdefault(name, NEW)
+    if not found:
+        said("There are no connectors yet.")
         return
     rows = []
     for name, about in sorted(found.items()):

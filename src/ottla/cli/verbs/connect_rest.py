@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import time
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
@@ -14,6 +15,8 @@ TIMEOUT_S: Final = 95.0  # a worker that forwards a request waits for 90
 REBALANCE_S_MAX: Final = 30.0
 RETRY_S: Final = 0.5
 CONFLICT: Final = 409
+_PLUGIN: Final = re.compile(r"PluginDesc\{klass=class ([^,}]*)[^}]*\}")
+"""How Kafka writes a plugin in a message: a person wants its name."""
 MOMENTARILY: Final = ("momentarily", "conflicting operation")
 
 
@@ -74,4 +77,5 @@ def _message(data: bytes) -> str:
         found = json.loads(data)
     except ValueError:
         return data.decode(errors="replace").strip()
-    return str(found.get("message", "")) if isinstance(found, dict) else ""
+    told = str(found.get("message", "")) if isinstance(found, dict) else ""
+    return _PLUGIN.sub(r"\1", told)
