@@ -139,7 +139,8 @@ class ConnectWorker:
         context = tls.server_context(properties) if secure else None
         self._to_others = tls.client_context(properties) if secure else None
         self._serving = Serving(app, host, port, tls=context)  # its port is this worker's name
-        worker = Worker(properties, settings.advertised(host, self._serving.port))
+        named = properties if alone else {**properties, "group.id": settings.get("group.id")}
+        worker = Worker(named, settings.advertised(host, self._serving.port))
         self.worker = worker
         loggers = Loggers()
         begin = start or runs_on(spark, worker)

@@ -76,6 +76,13 @@ def test_a_group_is_shown_as_one_of_consumers(broker: LocalCluster, worker: Work
         (member,) = found.members
         assert (found.state, member.instance_id) == ("Stable", "connect-tests-shown")
         assert sorted(member.assignment) == [WHERE, TopicPartition("seats", 1)]
+        broker.create_topic("seats-made-later")
+        grown = TopicPartition("seats-made-later", 0)
+        sitting.take([Report(0, consumed={grown: 1})])  # a topic that was not there at first
+        (found,) = admin.groups.describe("connect-shown").values()
+        assert isinstance(found, GroupDescription)
+        assert grown in found.members[0].assignment
+        sitting.check()
         with pytest.raises(KafkaError):  # Kafka's tools change groups that are empty only
             admin.groups.alter_offsets("connect-shown", {WHERE: 0})
         sitting.end()

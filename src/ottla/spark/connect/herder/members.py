@@ -154,7 +154,7 @@ class Group:
         assignment = Assignment.from_json(given)
         self.view = View(joined.generation, joined.leads, assignment, settled=not self._rejoin)
         log.info(
-            "generation %d of the workers: %d connectors here, led by %s",
+            "generation %d of the workers: connectors here: %d, led by %s",
             joined.generation,
             len(assignment.connectors),
             assignment.leader_url,

@@ -46,8 +46,7 @@ class Seat:
         self._servers = worker.bootstrap_servers
         self._member: GroupMember | None = None
         self._lost: KafkaError | None = None
-        self._metadata = b""
-        self._assignment = b""
+        self._parts: set[TopicPartition] = set()
         self._lock = threading.Lock()
         self._leaving = threading.Event()
         self._thread: threading.Thread | None = None
@@ -57,9 +56,7 @@ class Seat:
         if self._member is not None and self._lost is None:
             return
         self.leave()
-        parts = sorted(partitions)
-        self._metadata = _subscription(parts)
-        self._assignment = _assignment(parts)
+        self._parts = set(partitions)
         self._lost = None
         self._leaving.clear()
         self._member = self._new_member()
@@ -81,6 +78,9 @@ class Seat:
             except KafkaError as error:
                 self._failed(error)
                 raise
+            if not self._parts.issuperset(offsets):  # a topic that was made, or has grown, since
+                self._parts.update(offsets)
+                self._join_again()
 
     def check(self) -> None:
         lost = self._lost
@@ -126,8 +126,9 @@ class Seat:
 
     def _join(self) -> None:
         assert self._member is not None
-        joined: Joined = self._member.join(self._metadata)
-        self._member.sync({joined.member_id: self._assignment} if joined.leads else {})
+        parts = sorted(self._parts)
+        joined: Joined = self._member.join(_subscription(parts))
+        self._member.sync({joined.member_id: _assignment(parts)} if joined.leads else {})
 
     def _beat(self) -> None:
         while not self._leaving.wait(BEAT_S) and self._lost is None:
@@ -141,12 +142,16 @@ class Seat:
     def _failed(self, error: KafkaError) -> None:
         """What is not the end of the membership passes: the next beat, or commit, tries again."""
         if error.code is ErrorCode.REBALANCE_IN_PROGRESS:
-            try:
-                self._join()
-            except KafkaError as again:
-                error = again
-        if error.code in (*OUT, ErrorCode.FENCED_INSTANCE_ID):
+            self._join_again()
+        elif error.code in (*OUT, ErrorCode.FENCED_INSTANCE_ID):
             self._lost = error
+
+    def _join_again(self) -> None:
+        try:
+            self._join()
+        except KafkaError as error:
+            if error.code in (*OUT, ErrorCode.FENCED_INSTANCE_ID):
+                self._lost = error
 
 
 def _subscription(partitions: list[TopicPartition]) -> bytes:
