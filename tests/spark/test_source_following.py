@@ -334,22 +334,31 @@ def test_open_transactions_end_what_a_committed_reader_sees(
         assert committed.latest(places("open", 0)) == places("open", 2)
 
 
+@pytest.mark.parametrize(
+    ("given", "limit"),
+    [({}, "IDLE_WAIT_MS"), ({"ottla.work": "some"}, "IDLE_WAIT_ALONE_MS")],
+)
 def test_who_has_nothing_to_read_waits_for_the_first_record(
-    cluster: LocalCluster, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+    cluster: LocalCluster,
+    brokers: Brokers,
+    monkeypatch: pytest.MonkeyPatch,
+    given: dict[str, str],
+    limit: str,
 ) -> None:
-    monkeypatch.setattr(following, "IDLE_WAIT_MS", 20_000)
-    cluster.create_topic("idle")
-    query = follow(cluster, brokers, subscribe="idle")
+    monkeypatch.setattr(following, limit, 20_000)
+    topic = f"idle-{limit}"
+    cluster.create_topic(topic)
+    query = follow(cluster, brokers, subscribe=topic, **given)
     start = query.begin()
     assert query.latest(start) == start, "the first time nobody waits"
-    later = threading.Timer(0.1, fill, (cluster, "idle", 1))
+    later = threading.Timer(0.1, fill, (cluster, topic, 1))
     later.start()
     begin = time.monotonic()
-    assert query.latest(start) == places("idle", 1)
+    assert query.latest(start) == places(topic, 1)
     later.join()
-    assert query.latest(places("idle", 1)) == places("idle", 1)
+    assert query.latest(places(topic, 1)) == places(topic, 1)
     query.batch_ran()
-    assert query.latest(places("idle", 1)) == places("idle", 1)
+    assert query.latest(places(topic, 1)) == places(topic, 1)
     assert time.monotonic() - begin < 15
 
 

@@ -20,7 +20,8 @@ from ottla.spark.options import ReadOptions
 log = logging.getLogger("ottla.spark")
 
 METADATA_S_MAX: Final = 1.0  # new partitions and topics are seen after so long
-IDLE_WAIT_MS: Final = 50
+IDLE_WAIT_MS: Final = 50  # half of what lies between two looks: another source may wait as well
+IDLE_WAIT_ALONE_MS: Final = 90
 GONE_LOOKS: Final = 5  # a broker that has just started may not know all topics yet
 GONE_LOOK_S: Final = 0.5
 
@@ -68,7 +69,9 @@ class Following:
         """
         if self._idle and self._target is None and self.ends:
             committed = self._options.read_committed
-            self._brokers.wait(self.ends, IDLE_WAIT_MS, read_committed=committed)
+            # Who has work done where records are read (Streams) has no other source.
+            wait_ms = IDLE_WAIT_ALONE_MS if self._options.work else IDLE_WAIT_MS
+            self._brokers.wait(self.ends, wait_ms, read_committed=committed)
         reached = self._latest(start, limit)
         self._idle = reached == start
         return reached
