@@ -124,6 +124,38 @@ def test_where_it_begins_is_found_once_and_fences_who_was_before(
     assert second.first > first.first
 
 
+def test_a_wish_is_fulfilled_once(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Each time it dies before it has told how far it is, and its state is lost."""
+    cluster.create_topic("words", 2)
+    (piece,), brokers = prepared(cluster)
+    piece = replace(piece, kept=True)
+
+    def begun() -> tuple[int, int]:
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        beginning = Beginning("app", brokers, folder, settings_of({}))
+        start = beginning.of(piece, progress.committed(brokers, "app"))
+        return start.first, start.offsets["words"]["0"]
+
+    def done(first: int, offset: int) -> None:
+        with Producer(cluster.bootstrap_servers) as producer:
+            for row in position_rows("app-tasks-0-changelog", {("words", 0): offset}, first, 0, 0):
+                producer.send(row.topic, row.value, key=row.key, partition=row.partition)
+
+    first, offset = begun()
+    assert offset == 0
+    done(first, 100)
+    with cluster.admin() as admin:  # as kafka-streams-application-reset does
+        admin.groups.alter_offsets("app", {TopicPartition("words", 0): 3})
+    assert begun()[1] == 3
+    first, offset = begun()
+    assert offset == 3, "nothing was done yet"
+    done(first, 13)
+    assert begun()[1] == 13, "behind that one nobody begins there again"
+    with cluster.admin() as admin:
+        admin.groups.alter_offsets("app", {TopicPartition("words", 0): 5})
+    assert begun()[1] == 5, "this is another wish"
+
+
 def test_it_goes_on_behind_what_is_done_as_far_as_that_is_sure(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:

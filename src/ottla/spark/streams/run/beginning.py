@@ -23,7 +23,7 @@ from ottla.spark.running.cluster import Cluster
 from ottla.spark.sink.decisions import Decisions, Identity
 from ottla.spark.sink.options import TRANSACTION_TIMEOUT_MS
 from ottla.spark.streams.failures import StreamsError
-from ottla.spark.streams.run.progress import Committed
+from ottla.spark.streams.run.progress import Committed, take
 from ottla.spark.streams.run.restoring import Kept, Topics, tasks_topic
 from ottla.spark.streams.run.settings import Settings
 from ottla.spark.streams.run.topics import Piece
@@ -77,6 +77,7 @@ class Beginning:
             known = asdict(self._found(piece, committed))
             write_json(path, known)
         start = Start(**known)
+        self._take(piece, start, committed)
         if start.tasks != piece.tasks:
             raise StreamsError(
                 f"Sub-topology {piece.number} has state for {start.tasks} tasks, and its topics"
@@ -91,6 +92,17 @@ class Beginning:
         if len(name) > NAME_MAX:
             name = hashlib.sha256(name.encode()).hexdigest()
         return f"streams-{name}-{piece.number}"
+
+    def _take(self, piece: Piece, start: Start, committed: Committed) -> None:
+        """Before the first batch is done: a wish that is found again behind it, by who has lost
+        its state, would have records count twice."""
+        wishes: Position = {}
+        for topic in piece.topics:
+            taken = committed.taken.get(topic, {})
+            for partition, offset in committed.wished.get(topic, {}).items():
+                if partition not in taken:
+                    wishes.setdefault(topic, {})[partition] = offset
+        take(self.cluster, self.application_id, wishes, start.first)
 
     def _path(self, piece: Piece) -> Path:
         return self.home / str(piece.number) / FILE
@@ -107,7 +119,7 @@ class Beginning:
                 piece.number,
             )
         offsets = {
-            topic: self._offsets(piece, topic, rule, committed, kept.positions)
+            topic: self._offsets(piece, topic, rule, committed, kept)
             for topic, rule in piece.topics.items()
         }
         return Start(piece.tasks, offsets, first, kept.ends)
@@ -126,15 +138,27 @@ class Beginning:
         topic: str,
         rule: str | None,
         committed: Committed,
-        positions: Position,
+        kept: Kept,
     ) -> dict[str, int]:
         earliest = self.wishes.earliest if rule is None else rule == "earliest"
         found = self.cluster.position(topic, earliest=earliest)[topic]
         if piece.kept:
             # Without transactions a task may have told its place when another had not written yet.
-            exact = [positions] if self.wishes.exactly_once else []
+            exact = [kept.positions] if self.wishes.exactly_once else []
             found |= self._done(topic, [committed.told, *exact])
-        return found | committed.wished.get(topic, {})
+        return found | self._still_wished(topic, committed, kept)
+
+    def _still_wished(self, topic: str, committed: Committed, kept: Kept) -> dict[str, int]:
+        """Without those that were taken by somebody who has done something since."""
+        wished, taken = committed.wished.get(topic, {}), committed.taken.get(topic, {})
+        if not self.wishes.exactly_once:
+            return wished
+        done = kept.firsts.get(topic, {})
+        return {
+            each: offset
+            for each, offset in wished.items()
+            if each not in taken or done.get(each, -1) < taken[each]
+        }
 
     def _done(self, topic: str, positions: Sequence[Position]) -> dict[str, int]:
         """Both are done: what the topics say, and what the group says, which has no records that

@@ -33,6 +33,7 @@ from ottla.wire.messages.offset_fetch import (
 from ottla.wire.primitives import Message
 
 MARK: Final = "ottla-streams"
+TAKEN: Final = f"{MARK} began here "
 NAMES_UNTIL: Final = 9  # after it, both requests have topic ids
 PATIENCE_S: Final = 5.0
 
@@ -41,10 +42,12 @@ R = TypeVar("R", bound=Message)
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What the group says: `wished` by somebody else, or `told` by us."""
+    """What the group says: `wished` by somebody else, or `told` by us. A wish may be `taken`: by
+    whose first batch has this number."""
 
     wished: Position = field(default_factory=dict)
     told: Position = field(default_factory=dict)
+    taken: Position = field(default_factory=dict)
 
 
 def committed(cluster: Cluster, application_id: str) -> Committed:
@@ -62,16 +65,25 @@ def committed(cluster: Cluster, application_id: str) -> Committed:
                     ours = found.told if each.metadata == MARK else found.wished
                     place = ours.setdefault(topic.name, {})
                     place[str(each.partition_index)] = each.committed_offset
+                    _, is_taken, first = (each.metadata or "").partition(TAKEN)
+                    if is_taken:
+                        by = found.taken.setdefault(topic.name, {})
+                        by[str(each.partition_index)] = int(first)
     return found
 
 
-def tell(cluster: Cluster, application_id: str, position: Position) -> None:
+def take(cluster: Cluster, application_id: str, wished: Position, first: int) -> None:
+    """We begin where somebody wished. As long as nothing is done we would do so again."""
+    tell(cluster, application_id, wished, mark=f"{TAKEN}{first}")
+
+
+def tell(cluster: Cluster, application_id: str, position: Position, *, mark: str = MARK) -> None:
     """What we have done."""
     topics = [
         OffsetCommitRequestTopic(
             topic,
             partitions=[
-                OffsetCommitRequestPartition(int(each), offset, committed_metadata=MARK)
+                OffsetCommitRequestPartition(int(each), offset, committed_metadata=mark)
                 for each, offset in partitions.items()
             ],
         )

@@ -70,6 +70,8 @@ class Kept:
     """What the topics have of a sub-topology: its positions, and how far they are to be read."""
 
     positions: Position = field(default_factory=dict)
+    firsts: Position = field(default_factory=dict)
+    """The first batch of whoever told each of them."""
     ends: Ends = field(default_factory=dict)
 
 
@@ -100,9 +102,11 @@ class Topics:
                 for row in records_of(brokers, self._tasks, number, end):
                     _note_position(found, row)
         positions: Position = {}
-        for (topic, partition), (_, offset) in found.items():
+        firsts: Position = {}
+        for (topic, partition), (first, offset) in found.items():
             positions.setdefault(topic, {})[partition] = offset
-        return Kept(positions, ends) if positions else Kept()
+            firsts.setdefault(topic, {})[partition] = first
+        return Kept(positions, firsts, ends) if positions else Kept()
 
     def cells(self, ends: Ends, task: int) -> Iterator[Change]:
         """Of one task, as they were at these ends; a cell may come several times."""
