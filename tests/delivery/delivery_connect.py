@@ -129,7 +129,7 @@ class ConnectRun:
 
         def grow() -> None:
             while not over.wait(chance.uniform(0, PAUSE_S_MAX)):
-                if self._subject.count < self._limit:
+                if self._is_growing():
                     self._subject.grow(chance)
 
         thread = threading.Thread(target=grow, daemon=True)
@@ -221,7 +221,7 @@ class ConnectRun:
     def _note(self, what: str) -> None:
         """A fault has come: more than a little is not needed any more."""
         self.done[what] += 1
-        if self._subject.found() < self._subject.count or self._subject.count < self._limit:
+        if self._subject.found() < self._subject.count or self._is_growing():
             self.done["while there was work"] += 1
         self._limit = min(self._limit, self._subject.count + FIRST)
 
@@ -270,9 +270,12 @@ class ConnectRun:
             self._zombie.wait()
             self._frozen = []
 
+    def _is_growing(self) -> bool:
+        return self._subject.grows and self._subject.count < self._limit
+
     def _is_through(self) -> bool:
         """Nothing more comes, and all of it has arrived."""
-        if self._subject.count < self._limit:
+        if self._is_growing():
             return False
         self._subject.close()
         return self._subject.found() >= self._subject.count

@@ -44,6 +44,8 @@ def log_of(servers: str, partition: int) -> list[Batch]:
 class Subject(Protocol):
     partitions: int
     sink: bool
+    grows: bool
+    """While a life lasts; else all that it will copy is there when it begins."""
     count: int
     """Of what there is to copy now."""
 
@@ -70,6 +72,7 @@ class Source:
     """What has arrived are the committed records of the topic."""
 
     sink = False
+    grows = True
 
     def __init__(self, servers: str, directory: Path, partitions: int) -> None:
         self.servers = servers
@@ -111,6 +114,7 @@ class Source:
 class Numbers(Source):
     """Two tasks that count, each up to what it is told when a life begins."""
 
+    grows = False
     TASKS = 2
     IN_A_LIFE = 2000
     PAUSE_MS = 20
@@ -129,7 +133,7 @@ class Numbers(Source):
         }
 
     def grow(self, chance: random.Random) -> None:
-        """It does so by itself."""
+        """It does not."""
 
     def wrong(self) -> list[str]:
         numbers = range(self.count // self.TASKS)
@@ -182,6 +186,7 @@ class Sink:
     """Its topic is filled by a producer; offsets of its group may never go back."""
 
     sink = True
+    grows = True
     partitions = 2
 
     def __init__(self, servers: str, directory: Path) -> None:
