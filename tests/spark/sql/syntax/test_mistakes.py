@@ -18,6 +18,8 @@ MISTAKES = [
     ("CREATE STREAM 's' (a INT);", 1, 15, "name of a stream or table", "back quotes: `s`"),
     ("SELECT * FROM 's';", 1, 15, "name of a stream or table", "back quotes"),
     ("SELECT * FORM s;", 1, 10, "expected ',' or FROM", "Did you mean FROM?"),
+    ("SELECT 1;", 1, 9, "unexpected end of statement", "FROM and a stream or table"),
+    ("SHOW;", 1, 5, "unexpected end of statement", "STREAMS, TABLES, TOPICS"),
     ("SELECT a b c FROM s;", 1, 12, "unexpected 'c'", ""),
     ("SELECT a, FROM s;", 1, 11, "expected an expression", "FROM is a reserved word"),
     ("SELECT size FROM s;", 1, 8, "unexpected 'size'", "`SIZE`"),

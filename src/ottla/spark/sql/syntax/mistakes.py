@@ -66,6 +66,17 @@ def _remedy(token: Token, after: Token, words: list[str], what: str) -> str:
         return _word(token, after, words, what)
     if token.kind is Lexeme.END and "')'" in words:
         return "A bracket was opened and not closed."
+    if token.kind is Lexeme.END and len(words) > EXPECTED_MAX:
+        return _what_is_missing(words)
+    return ""
+
+
+def _what_is_missing(words: list[str]) -> str:
+    """Of a long list what people forget."""
+    if "FROM" in words:
+        return "FROM and a stream or table are missing."
+    if "STREAMS" in words:
+        return "For example: STREAMS, TABLES, TOPICS, QUERIES, FUNCTIONS or PROPERTIES."
     return ""
 
 
