@@ -6,6 +6,8 @@ import logging
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -64,29 +66,30 @@ def run(
     ottla streams run counts.py --master spark://host:7077 --config commit.interval.ms=500[/dim]
     """
     need_spark("ottla streams")
-    if not remote:
-        from ottla.spark import session
+    with _starting():
+        if not remote:
+            from ottla.spark import session
 
-        session.launch_ahead(master=master, java_options=session.FIRST_COMPILER)
-    from ottla.spark.streams.run.application import Application
+            session.launch_ahead(master=master, java_options=session.FIRST_COMPILER)
+        from ottla.spark.streams.run.application import Application
 
-    loaded = _load(job)
-    settings = {
-        **loaded.config,
-        **read_properties(command_config),
-        **dict(_setting(each) for each in config),
-    }
-    application = Application(
-        loaded.topology,
-        application_id=application_id or loaded.application_id,
-        bootstrap_servers=bootstrap_server,
-        state_dir=state_dir,
-        master=master,
-        remote=remote or None,
-        config=settings,
-    )
-    if reset:
-        application.cleanup()
+        loaded = _load(job)
+        settings = {
+            **loaded.config,
+            **read_properties(command_config),
+            **dict(_setting(each) for each in config),
+        }
+        application = Application(
+            loaded.topology,
+            application_id=application_id or loaded.application_id,
+            bootstrap_servers=bootstrap_server,
+            state_dir=state_dir,
+            master=master,
+            remote=remote or None,
+            config=settings,
+        )
+        if reset:
+            application.cleanup()
     raise typer.Exit(_follow(application))
 
 
@@ -114,6 +117,22 @@ def _setting(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+@contextmanager
+def _starting() -> Iterator[None]:
+    """A line on a terminal while Spark, the job and its topics are looked for. (No spinner: that
+    would be a thread beside those who fork.)"""
+    if not sys.stderr.isatty():
+        yield
+        return
+    sys.stderr.write("starting")
+    sys.stderr.flush()
+    try:
+        yield
+    finally:
+        sys.stderr.write("\r\x1b[2K")
+        sys.stderr.flush()
+
+
 def _follow(application: Application) -> int:
     """Shows how it is until it ends, or somebody ends it."""
     from rich.console import Console
@@ -129,7 +148,8 @@ def _follow(application: Application) -> int:
     if not console.is_terminal:
         _log()
     try:
-        application.start()
+        with _starting():
+            application.start()
     except StreamsError as error:
         raise ToolError(str(error)) from None
     if console.is_terminal:

@@ -65,6 +65,7 @@ TURN_S: Final = 0.05  # a run's first tasks take over one after the other
 TURNS_MAX: Final = 10
 TRIES_MAX: Final = 20
 BATCH_ANY: Final = 2**62  # later than all that was decided
+OLDER: Final = "the checkpoint is older than the output"
 GENERATION: Final = 2**32  # batches of one checkpoint are fewer
 ATTEMPTS_PROBED: Final = 4  # spark.task.maxFailures
 ENDING: Final = frozenset({"PrepareCommit", "PrepareAbort"})
@@ -265,9 +266,9 @@ class Decisions:
         if state.batch > batch:
             raise DeliveryError(
                 f"batch {batch} is to be written, but batch {state.batch} of query"
-                f" {self._identity.query} has been written already: the checkpoint is older than"
-                " the output. Use the newest checkpoint; or a new one, which writes everything"
-                " again; or set ottla.delivery to at_least_once until the query has caught up"
+                f" {self._identity.query} has been written already: {OLDER}. Use the newest"
+                " checkpoint; or a new one, which writes everything again; or set ottla.delivery"
+                " to at_least_once until the query has caught up"
             )
 
     def _is_decided(self, state: State, batch: int, run: str) -> bool:

@@ -9,6 +9,7 @@ import pytest
 from ottla.cli.kafka.tool import ToolError
 from ottla.cli.verbs import streams
 from ottla.spark import session
+from ottla.spark.sink.decisions import OLDER
 from ottla.spark.streams import FailureKind, Long, String, Topology, TopologyError, log_and_continue
 from ottla.spark.streams.failures import StreamsError
 from ottla.spark.streams.graph import Graph, Repartition
@@ -28,6 +29,18 @@ def counted(graph: Graph, **partitions: int) -> dict[str, int]:
         for name in counts
         for node in (names[name],)
     }
+
+
+def test_who_was_replaced_is_told_so_in_words_of_streams() -> None:
+    """And not in those of Spark's sink, which has no directory and no application."""
+    cause = f"DeliveryError: batch 2 is to be written, but ...: {OLDER}. Use the ([PYTHON] thrown)"
+    words = application.words_of(cause, "sales", Path("/state/sales"))
+    assert words.startswith("/state/sales is older than what application sales has written")
+    assert "another instance has taken over" in words
+    assert "delete the directory" in words
+    own = application.words_of("x.StreamsError: no store ([PYTHON] thrown)", "sales", Path("/s"))
+    assert own == "no store"
+    assert application.words_of("anything", "sales", Path("/s")) == "anything"
 
 
 def test_all_source_topics_that_are_missing_are_named_at_once() -> None:

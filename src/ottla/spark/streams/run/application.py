@@ -24,6 +24,7 @@ from ottla.spark.running.checkpoints import Position
 from ottla.spark.running.cluster import Cluster, delete_topics
 from ottla.spark.running.kept import Kept
 from ottla.spark.running.states import QueryState, State
+from ottla.spark.sink.decisions import OLDER
 from ottla.spark.streams.failures import StreamsError
 from ottla.spark.streams.graph import Graph, changelog_topic
 from ottla.spark.streams.run import progress
@@ -265,7 +266,7 @@ class Application:
 
     def _react(self, number: int, failed: QueryState) -> bool:
         """What becomes of a sub-topology that has failed for good. False: it is the end."""
-        error = StreamsError(_words(failed.cause))
+        error = StreamsError(words_of(failed.cause, self.application_id, self._home))
         if self._handler(error) is Reaction.REPLACE_THREAD:
             (piece,) = (each for each in self._pieces if each.number == number)
             self._kept[number].stop()
@@ -335,7 +336,13 @@ def _started(
     )
 
 
-def _words(cause: str) -> str:
-    """Without what Spark has put around it."""
+def words_of(cause: str, application_id: str, home: Path) -> str:
+    """Without what Spark has put around it, and without the words of Spark's sink."""
+    if OLDER in cause:
+        return (
+            f"{home} is older than what application {application_id} has written: another instance"
+            " has taken over, or this is a copy of former days. Run one instance at a time; delete"
+            " the directory, and the state is restored from topics."
+        )
     found = re.search(r"StreamsError: (.*?)(?: \(\[|$)", cause)
     return found[1] if found else cause
