@@ -115,6 +115,9 @@ def test_bad_properties_end_a_worker_with_a_sentence(run: Tool, tmp_path: Path) 
     assert (told.code, "https needs a certificate" in told.err) == (1, True)
     extra = run(connect_distributed.main, str(file), "connector.properties")
     assert "connectors come over REST" in extra.err
+    file.write_text("listeners=http://127.0.0.1:0\n")
+    told = run(connect_standalone.main, str(file))
+    assert 'Missing required configuration "offset.storage.file.filename"' in told.err
     file.write_text("clusters = a\n")
     told = run(connect_mirror_maker.main, str(file))
     assert told.err == "a.bootstrap.servers: where is that cluster?\n"

@@ -28,12 +28,18 @@ from ottla.spark.connect.spark_once import SparkOnce
 from ottla.spark.connect.worker import ConnectWorker
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+OFFSETS_FILE: Final = "offset.storage.file.filename"
 READY_LOOK_S: Final = 0.1
 
 
 def run(properties: Mapping[str, str], files: Sequence[Path] = (), *, alone: bool) -> int:
     """0 after an orderly end; 1 if a connector of a file can't be made."""
     settings = Settings(providers.own(properties))
+    if alone and not settings.get(OFFSETS_FILE):
+        raise ConfigException(
+            f'Missing required configuration "{OFFSETS_FILE}" which has no default value.'
+            f" A standalone worker keeps offsets in a file: {OFFSETS_FILE}=/var/lib/connect.offsets"
+        )
     spark = SparkOnce(settings)
     wanted = [wanted_of(each) for each in files]
     with until_told() as stopping:
