@@ -126,6 +126,7 @@ def test_properties_and_variables(client: httpx.Client) -> None:
     )
     values = {each["name"]: each["value"] for each in shown["properties"]}
     assert values["auto.offset.reset"] == "earliest"
+    assert values["ksql.streams.state.dir"], "where it is, also if nobody has said so"
     assert shown["overwrittenProperties"] == ["auto.offset.reset"]
     (later,) = ksql(client, "SET 'auto.offset.reset'='earliest'; SHOW PROPERTIES;")
     assert later["overwrittenProperties"] == ["auto.offset.reset"]

@@ -15,7 +15,7 @@ from ottla.spark.sql.errors import SqlError
 from ottla.spark.sql.functions import BUILTIN
 from ottla.spark.sql.plan.explain import describe as explain
 from ottla.spark.sql.plan.stages import Plan
-from ottla.spark.sql.settings import PROPERTIES, Settings
+from ottla.spark.sql.settings import PROPERTIES, STATE_DIR, Settings
 from ottla.spark.sql.syntax.statements import (
     Describe,
     DescribeFunction,
@@ -266,6 +266,7 @@ def describe_function(statement: DescribeFunction) -> Entity:
 
 def _properties(text: str, asked: Asked) -> Entity:
     values = {name: asked.settings.get(name) for name in PROPERTIES}
+    values[STATE_DIR] = str(asked.settings.state_root)
     values |= {
         name: value for name, value in asked.settings.properties.items() if not _is_secret(name)
     }
