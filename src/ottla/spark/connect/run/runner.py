@@ -191,8 +191,10 @@ class Running:
         return True
 
     def _run_once(self) -> None:
-        """One run of the query, from its start to its end."""
+        """One run of the query, from its start to its end. Its tasks are ended before anything is
+        waited for: who was replaced has to let go of what its successor works on."""
         began = time.monotonic()
+        failed: Exception | None = None
         job: Job | None = None
         preparing: threading.Thread | None = None
         try:
@@ -209,12 +211,14 @@ class Running:
                 finally:
                     begun.close()
         except Exception as error:
-            self._failed_run(error, time.monotonic() - began)
-        finally:
-            if preparing is not None:
-                preparing.join()
-            if job is not None:
-                self._end_tasks(job)
+            failed = error
+        ran_s = time.monotonic() - began
+        if preparing is not None:
+            preparing.join()
+        if job is not None:
+            self._end_tasks(job)
+        if failed is not None:
+            self._failed_run(failed, ran_s)
 
     def _job(self, session: SparkSession) -> Job:
         master = session.conf.get("spark.master") or ""
