@@ -75,7 +75,7 @@ class Zombie:
 
     @property
     def tasks(self) -> list[int]:
-        return [each for each in self._family() if b"connect.run.host" in _read(each, "cmdline")]
+        return [each for each in self._family() if _read(each, "comm").startswith(b"connect-")]
 
     def end(self) -> None:
         self._send(signal.SIGKILL)
