@@ -185,6 +185,7 @@ class ConnectRun:
         environment = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(places)}
         if life.point:
             wish = {"point": life.point, "hit": life.hit, "who": life.who}
+            wish["once"] = str(self._died(number))  # its successors must get somewhere
             environment[DIE] = json.dumps(wish)
         return subprocess.Popen(
             [sys.executable, str(JOB), json.dumps(given)],
@@ -200,12 +201,15 @@ class ConnectRun:
         self._limit = self._subject.count + FIRST
         while time.monotonic() < deadline:
             self._subject.watch()
+            if not hurt and self._died(number).exists():
+                hurt = True
+                self._note(f"{life.who} died at '{life.point}'")
             if job.poll() is not None:
                 if not hurt:
-                    self._note(f"{life.who} died at '{life.point}'" if life.point else "by itself")
+                    self._note("by itself")
                 return
             arrived = self._subject.arrived() - before
-            if arrived and not fed:
+            if arrived and not fed and not hurt:
                 fed, self._limit = True, self._subject.count + IN_A_LIFE
             if life.kind not in ("none", "point") and not hurt and arrived >= life.after:
                 hurt = True
@@ -252,6 +256,10 @@ class ConnectRun:
                 if is_host and mark in (each / "environ").read_bytes().split(b"\0"):
                     found.append(int(each.name))
         return found
+
+    def _died(self, number: int) -> Path:
+        """Is there when a process of this life has died at its point."""
+        return self.directory / f"died-{number}"
 
     def _places(self, number: int) -> Path:
         """What is for the processes of one life, and no other: they are known by it."""

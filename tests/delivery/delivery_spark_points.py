@@ -2,7 +2,7 @@
 
 Spark's Python workers import this module with the writers below. The environment says which point,
 and when: OTTLA_DIE = {"point": ..., "hit": n, "who": ...}, at the n-th time that a process comes
-there.
+there. With "once", a file that does not exist yet, one process dies and those after it go on.
 """
 
 from __future__ import annotations
@@ -64,11 +64,21 @@ class Point:
         self.name: str = wish["point"]
         self._left: int = wish["hit"]
         self._who: str = wish["who"]
+        self._once: str = wish.get("once", "")
 
     def passed(self) -> None:
         self._left -= 1
-        if self._left == 0:
+        if self._left == 0 and self._is_first():
             die(self._who)
+
+    def _is_first(self) -> bool:
+        if not self._once:
+            return True
+        try:
+            os.close(os.open(self._once, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        return True
 
 
 def die(who: str) -> None:
