@@ -16,6 +16,8 @@ from ottla.spark.java import find
 PATIENCE_S = 240.0
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
+# Java's second compiler would take the cores from what these processes do in their few seconds.
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
@@ -53,7 +55,7 @@ def daemon(main: str, arguments: Sequence[str], log: Path) -> Iterator[subproces
     """A JVM of Spark's: gone when the block is left."""
     settings = log.with_suffix(".properties")
     settings.write_text(gateway.log_settings(log))
-    options = [f"-Dlog4j2.configurationFile={settings}"]
+    options = [f"-Dlog4j2.configurationFile={settings}", *SHORT_LIVED]
     command = gateway.java_command(find(), options, heap="512m", main=main)
     environment = {**gateway.jvm_environment(), "PYSPARK_PYTHON": sys.executable}
     with log.open("ab") as out:

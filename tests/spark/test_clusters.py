@@ -6,16 +6,17 @@ The jobs run in processes of their own: a process has one Spark.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from spark_daemons import PATIENCE_S, connect_server, spark_cluster
+from spark_daemons import PATIENCE_S, SHORT_LIVED, connect_server, spark_cluster
 
 from ottla.testing import LocalCluster
 
@@ -24,10 +25,16 @@ SPARK_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.executor.memory": "512m",
     "spark.cores.max": "1",
+    "spark.executor.extraJavaOptions": " ".join(SHORT_LIVED),
+}
+SURROUNDINGS = {
+    **os.environ,
+    "OTTLA_SPARK_ARCHIVE": "off",
+    "OTTLA_SPARK_JAVA_OPTIONS": " ".join(SHORT_LIVED),
 }
 
 Place = tuple[str, str]
-"""An option of `ottla streams run`, and what it is given."""
+"""An option of `ottla streams run` and `ottla sql-server`, and what it is given."""
 
 # Counts by key; every count is written.
 STREAM_JOB = """
@@ -62,6 +69,23 @@ print("zone", spark.conf.get("spark.sql.session.timeZone"), flush=True)
 """
 
 
+SQL = """
+CREATE STREAM orders (id STRING KEY, item STRING, qty INT)
+    WITH (kafka_topic='orders', value_format='JSON');
+CREATE TABLE items (item STRING PRIMARY KEY, price INT)
+    WITH (kafka_topic='items', value_format='JSON');
+CREATE STREAM many AS SELECT id, qty FROM orders WHERE qty > 1;
+CREATE TABLE sold AS
+    SELECT item, SUM(qty) AS total FROM orders WINDOW TUMBLING (SIZE 1 HOUR) GROUP BY item;
+CREATE STREAM priced AS
+    SELECT o.item, o.id AS id, o.qty * i.price AS cost
+    FROM orders o JOIN items i ON o.item = i.item;
+"""
+ORDERS = (("a", "pen", 1), ("b", "ink", 2), ("c", "pen", 3))
+PRICES = {"pen": 2, "ink": 5}
+NOON_MS = 1_790_000_000_000  # one hour for all
+
+
 @pytest.fixture
 def broker() -> Iterator[LocalCluster]:
     with LocalCluster() as cluster:
@@ -80,7 +104,7 @@ def run_job(broker: LocalCluster, tmp_path: Path, *, master: str = "", remote: s
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
-        env={**os.environ, "OTTLA_SPARK_ARCHIVE": "off"},
+        env=SURROUNDINGS,
     )
     assert (done.returncode, done.stdout.split()) == (0, ["read", "20", "zone", "UTC"]), done.stderr
     with broker.consumer("out") as consumer:
@@ -114,8 +138,9 @@ def test_a_stream_job_with_state_goes_on_where_it_was(
     job.write_text(STREAM_JOB)
     broker.create_topic("counted")
     for last in (20, 40):  # the second time it goes on with its state
-        with stream_job(job, place, broker, tmp_path) as running:
-            await_count(broker, last, running, tmp_path / "streams.log")
+        words, log = ["streams", "run", str(job)], tmp_path / "streams.log"
+        with ottla(words, "--config", place, broker, log) as running:
+            await_count(broker, last, running, log)
         with broker.producer() as producer:
             for number in range(20):
                 producer.send("in", b"more%d" % number, key=b"k")
@@ -125,23 +150,23 @@ def test_a_stream_job_with_state_goes_on_where_it_was(
 
 
 @contextlib.contextmanager
-def stream_job(
-    job: Path, place: Place, broker: LocalCluster, folder: Path
+def ottla(
+    words: Sequence[str], option: str, place: Place, broker: LocalCluster, log: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """`ottla streams run`, ended as a user ends it."""
-    words = [str(job), "-b", broker.bootstrap_servers, "--state-dir", str(folder / "state")]
-    settings = [word for each in SPARK_SETTINGS.items() for word in ("--config", "=".join(each))]
-    with (folder / "streams.log").open("ab") as log:
+    """A command that goes on, ended as a user ends it; `option` gives it Spark's settings."""
+    common = ["-b", broker.bootstrap_servers, "--state-dir", str(log.parent / "state"), *place]
+    settings = [word for each in SPARK_SETTINGS.items() for word in (option, "=".join(each))]
+    with log.open("ab") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "ottla.cli", "streams", "run", *words, *place, *settings],
-            stdout=log,
-            stderr=log,
-            env={**os.environ, "OTTLA_SPARK_ARCHIVE": "off"},
+            [sys.executable, "-m", "ottla.cli", *words, *common, *settings],
+            stdout=out,
+            stderr=out,
+            env=SURROUNDINGS,
         )
     try:
         yield process
         process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE_S) == 0, (folder / "streams.log").read_text()[-3000:]
+        assert process.wait(PATIENCE_S) == 0, log.read_text()[-3000:]
     finally:
         process.kill()
         process.wait()
@@ -155,3 +180,55 @@ def await_count(
         while (record := consumer.poll(0.5)) is None or int(record.value or b"") < number:
             assert running.poll() is None, log.read_text()[-3000:]
             assert time.monotonic() < deadline, log.read_text()[-3000:]
+
+
+@pytest.mark.parametrize("place", ["cluster"], indirect=True)
+def test_sql_filters_counts_and_joins(place: Place, broker: LocalCluster, tmp_path: Path) -> None:
+    for topic in ("orders", "items"):
+        broker.create_topic(topic, partitions=2)
+    with broker.producer() as producer:
+        for item, price in PRICES.items():
+            producer.send(
+                "items",
+                json.dumps({"PRICE": price}).encode(),
+                key=item.encode(),
+                timestamp_ms=NOON_MS,
+            )
+        for order, item, number in ORDERS:
+            value = json.dumps({"ITEM": item, "QTY": number}).encode()
+            producer.send("orders", value, key=order.encode(), timestamp_ms=NOON_MS)
+    statements, log = tmp_path / "shop.sql", tmp_path / "server.log"
+    statements.write_text(f"SET 'auto.offset.reset'='earliest';{SQL}")
+    words = ["sql-server", "--queries-file", str(statements), "--port", "0"]
+    with ottla(words, "--override", place, broker, log) as running:
+
+        def becomes(topic: str, wanted: Mapping[str, object]) -> None:
+            await_last(broker, topic, wanted, running, log)
+
+        becomes("MANY", {"b": {"QTY": 2}, "c": {"QTY": 3}})
+        becomes("SOLD", {"pen": {"TOTAL": 4}, "ink": {"TOTAL": 2}})
+        becomes("PRICED", {"pen": {"ID": "c", "COST": 6}, "ink": {"ID": "b", "COST": 10}})
+    operators = list((tmp_path / "state").glob("**/checkpoint/state/0"))
+    assert len(operators) == 2, operators  # of the aggregate and of the join
+    for each in operators:  # as many as the topics have partitions, not Spark's 200
+        assert {child.name for child in each.iterdir() if child.name.isdigit()} <= {"0", "1"}
+
+
+def await_last(
+    broker: LocalCluster,
+    topic: str,
+    wanted: Mapping[str, object],
+    running: subprocess.Popen[bytes],
+    log: Path,
+) -> None:
+    """Until the last value of each key is what is wanted; of a windowed key the text counts."""
+    last: dict[str, object] = {}
+    deadline = time.monotonic() + PATIENCE_S
+    while last != wanted:
+        assert running.poll() is None, log.read_text()[-3000:]
+        assert time.monotonic() < deadline, (topic, last, log.read_text()[-3000:])
+        time.sleep(0.5)
+        with broker.consumer(topic) as consumer:
+            while (record := consumer.poll(0.5)) is not None:
+                key = bytes(record.key or b"").decode("utf-8", "ignore").split("\0")[0]
+                last[key] = json.loads(record.value or b"null")

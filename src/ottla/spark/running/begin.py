@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+SHUFFLE: Final = "spark.sql.shuffle.partitions"
 SESSION_CLASS: Final = "org.apache.spark.sql.classic.SparkSession"
 STARTING: Final = ("Initializing", "Getting offsets")
 """What Spark says of a query while its Python process starts."""
@@ -76,8 +77,11 @@ class Starts:
 
     _lock: ClassVar = threading.Lock()
 
-    def start(self, writer: DataStreamWriter) -> StreamingQuery:
+    def start(self, writer: DataStreamWriter, *, partitions: int | None = None) -> StreamingQuery:
+        """`partitions` of what is shuffled, and so of the state: for good, as its checkpoint."""
         with self._lock:
+            if partitions is not None:
+                writer._spark.conf.set(SHUFFLE, str(partitions))
             query = writer.start()
             deadline = time.monotonic() + STARTING_S_MAX
             while query.isActive and time.monotonic() < deadline:

@@ -33,6 +33,10 @@ class Cluster:
     def admin(self) -> Admin:
         return Admin(self.bootstrap_servers, settings=self.settings)
 
+    def partitions(self, topic: str) -> int:
+        with self.admin() as admin:
+            return len(described(admin, topic).partitions)
+
     def position(self, topic: str, *, earliest: bool) -> Position:
         """Where a topic begins, or ends, now."""
         with self.admin() as admin:

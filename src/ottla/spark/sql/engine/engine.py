@@ -169,7 +169,8 @@ class Engine:
             self._homes.release()
             return ""
         assert self.workers is not None
-        return self._homes.claim(Home.of(self.workers.state_dir))
+        trouble = self.workers.trouble_of_state_dir()
+        return trouble or self._homes.claim(Home.of(self.workers.state_dir))
 
     # What is there
 

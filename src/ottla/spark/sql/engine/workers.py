@@ -13,6 +13,7 @@ from ottla.client import Admin, Producer
 from ottla.client.delivery import Setting
 from ottla.spark import session
 from ottla.spark.rows import tell_bad
+from ottla.spark.running.sharing import trouble_of_workers
 from ottla.spark.sql.catalog import Catalog, Source
 from ottla.spark.sql.engine.answer import (
     LIMIT_REACHED,
@@ -186,6 +187,10 @@ class Workers:
         settings = self._settings
         with Admin(settings.bootstrap_servers, settings=settings.client) as admin:
             return settings.state_dir(admin.cluster().cluster_id)
+
+    def trouble_of_state_dir(self) -> str:
+        """Why a Spark cluster can't keep the state of queries there, if so."""
+        return trouble_of_workers(self._spark.get(), self.state_dir)
 
     def queries_if_ready(self) -> Queries | None:
         """The same, for who would rather come again than wait."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.spark import session, source
-from ottla.spark.running.begin import Pace, Starts, activate, batch_writer, briefly
+from ottla.spark.running.begin import SHUFFLE, Pace, Starts, activate, batch_writer, briefly
 from ottla.spark.running.checkpoints import Checkpoint, Position
 from ottla.spark.sql.functions import register_udfs
 from ottla.spark.sql.plan.stages import (
@@ -44,6 +44,7 @@ class Ground:
     ) -> None:
         self._spark = spark
         self._session: SparkSession | None = None
+        self._partitions_max = 1
         self._lock = threading.Lock()
         self._starts = Starts()
         self.cluster = cluster
@@ -58,6 +59,7 @@ class Ground:
                 made = self._spark().newSession()
                 source.register(made)
                 register_udfs(made)
+                self._partitions_max = int(made.conf.get(SHUFFLE) or 1)
                 self._session = made
             activate(self._session)
             return self._session
@@ -115,12 +117,15 @@ class Ground:
         writer = writer.outputMode("update" if frames.is_update(stage.operator) else "append")
         interval = self.pace.interval_ms(properties)
         writer = writer.trigger(processingTime=f"{interval} milliseconds")
-        if sink is not None:
-            return self._starts.start(writer.foreachBatch(briefly(sink)))
         options = self.sink_options(stage.output, query_id)
-        if frames.is_update(stage.operator):
-            return self._starts.start(writer.foreachBatch(briefly(batch_writer(options))))
-        return self._starts.start(writer.format("ottla").options(**options))
+        if sink is not None:
+            writer = writer.foreachBatch(briefly(sink))
+        elif frames.is_update(stage.operator):
+            writer = writer.foreachBatch(briefly(batch_writer(options)))
+        else:
+            writer = writer.format("ottla").options(**options)
+        topics = [self.topic_of(each, query_id) for each in stage.inputs]
+        return self._starts.start(writer, partitions=self._partitions(topics, checkpoint))
 
     def begin_members(
         self,
@@ -173,8 +178,17 @@ class Ground:
             writer = writer.trigger(processingTime=f"{interval} milliseconds")
         layouts = json.dumps(shared_layouts(plan, outputs))
         options = {**self.cluster.options(), "ottla.layouts": layouts}
-        write = briefly(batch_writer(options))
-        return self._starts.start(writer.outputMode("update").foreachBatch(write))
+        writer = writer.outputMode("update").foreachBatch(briefly(batch_writer(options)))
+        topics = [shared_input(operator).topic]
+        return self._starts.start(writer, partitions=self._partitions(topics, checkpoint))
+
+    def _partitions(self, topics: Sequence[str], checkpoint: Path) -> int | None:
+        """As many as the input has, as with Kafka's tasks: Spark's 200 would be 200 states to keep
+        in each batch, of a topic with two partitions. None: the checkpoint says it."""
+        if Checkpoint(checkpoint).begun:
+            return None
+        wanted = max(self.cluster.partitions(each) for each in topics)
+        return min(wanted, self._partitions_max)
 
     def try_member(self, read: Input, member: Mapping[str, Any], start: Position) -> None:
         """Computes what a member makes of the rows from `start` on, and writes it nowhere."""

@@ -14,12 +14,12 @@ from ottla.spark import session, source
 from ottla.spark.running.begin import Pace, Starts, activate
 from ottla.spark.running.checkpoints import Checkpoint, Position, read_json, write_json
 from ottla.spark.running.cluster import Cluster
+from ottla.spark.running.sharing import is_local, trouble_of_driver, trouble_of_workers
 from ottla.spark.streams.failures import StreamsError
 from ottla.spark.streams.run.beginning import Beginning, Start
 from ottla.spark.streams.run.labels import labels
 from ottla.spark.streams.run.plan import Plan
 from ottla.spark.streams.run.settings import Settings
-from ottla.spark.streams.run.sharing import check_driver, check_workers, is_local
 from ottla.spark.streams.run.topics import Piece
 from ottla.spark.work import packed, pickled
 
@@ -66,8 +66,8 @@ class Ground:
                 made = _own_session(self._spark(), self._wishes.spark)
                 made.conf.set(CELL_BYTES, str(CELL_BYTES_MAX))
                 source.register(made)
-                if not is_local(made):
-                    check_workers(made, self.home)
+                if trouble := trouble_of_workers(made, self.home):
+                    raise StreamsError(trouble)
                 self._session = made
             activate(self._session)
             return self._session
@@ -117,11 +117,9 @@ class Ground:
         return query
 
     def _check_driver(self, query: StreamingQuery, checkpoint: Checkpoint) -> None:
-        try:
-            check_driver(checkpoint.path / "metadata", self.home)
-        except StreamsError:
+        if trouble := trouble_of_driver(checkpoint.path / "metadata", self.home):
             query.stop()
-            raise
+            raise StreamsError(trouble)
 
     def _sink(self, piece: Piece, start: Start) -> dict[str, str]:
         options = {**self.cluster.options(), "ottla.packed": "true"}

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from ottla.spark.streams.failures import StreamsError
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -28,27 +26,42 @@ def is_local(spark: SparkSession) -> bool:
     return context is not None and str(context.master).startswith("local")
 
 
-def check_workers(spark: SparkSession, folder: Path) -> None:
-    """Executors keep the state of tasks there: a job of Spark looks whether they see a file."""
+def trouble_of_workers(spark: SparkSession, folder: Path) -> str:
+    """Executors keep the state of tasks there: a job of Spark looks whether they see a file. What
+    is wrong and what to do, or nothing."""
+    if is_local(spark):
+        return ""
+    hosts = blind_workers(spark, folder)
+    return not_shared(folder, f"{', '.join(hosts)} can't see it") if hosts else ""
+
+
+def trouble_of_driver(metadata: Path, folder: Path) -> str:
+    """Spark's driver has written this file, before a query runs; here it is read."""
+    deadline = time.monotonic() + SEEN_S_MAX  # a network disk may be slow to show it
+    while not metadata.exists():
+        if time.monotonic() > deadline:
+            return not_shared(folder, "what Spark's driver writes there is not seen here")
+        time.sleep(LOOK_S)
+    return ""
+
+
+def blind_workers(spark: SparkSession, folder: Path) -> list[str]:
+    """The names of the machines whose executors do not see a file there."""
     folder.mkdir(parents=True, exist_ok=True)
     mark = folder / f".seen-{uuid.uuid4()}"
     mark.touch()
     try:
         rows = spark.range(0, LOOKS, 1, LOOKS).mapInArrow(_look(str(mark)), "host string")
-        hosts = sorted({row["host"] for row in rows.collect()})
+        return sorted({row["host"] for row in rows.collect()})
     finally:
         mark.unlink(missing_ok=True)
-    if hosts:
-        raise _not_shared(folder, f"{', '.join(hosts)} can't see it")
 
 
-def check_driver(metadata: Path, folder: Path) -> None:
-    """Spark's driver has written this file, before a query runs; here it is read."""
-    deadline = time.monotonic() + SEEN_S_MAX  # a network disk may be slow to show it
-    while not metadata.exists():
-        if time.monotonic() > deadline:
-            raise _not_shared(folder, "what Spark's driver writes there is not seen here")
-        time.sleep(LOOK_S)
+def not_shared(folder: Path, why: str) -> str:
+    return (
+        f"The state directory {folder} must be on a disk that this machine and all machines of"
+        f" Spark share (NFS, for one), at the same path: {why}. Give such a place: --state-dir"
+    )
 
 
 def _look(mark: str) -> Callable[[Iterable[Any]], Iterator[Any]]:
@@ -59,11 +72,3 @@ def _look(mark: str) -> Callable[[Iterable[Any]], Iterator[Any]]:
             yield pa.RecordBatch.from_pydict({"host": pa.array(hosts, pa.string())})
 
     return look
-
-
-def _not_shared(folder: Path, why: str) -> StreamsError:
-    return StreamsError(
-        f"The state directory {folder} must be on a disk that this machine and all machines of"
-        f" Spark share (NFS, for one), at the same path: {why}. Give such a place: state_dir,"
-        " --state-dir"
-    )
