@@ -59,9 +59,9 @@ cluster: $(SPARK)
 	./tools/setup_test_clients.sh --packages
 	$(BIN)/pytest -q --ignore=tests/compat -m "zookeeper and not delivery"
 
-# Every check but those of compat, part by part: it stops at the first that fails.
+# Every check but those of compat, in two lanes beside each other: it stops at the first that fails.
 test: $(SPARK)
-	./tools/parts.sh lint unit cluster spark clients delivery
+	./tools/parts.sh "lint unit clients" "spark cluster delivery"
 
 # Real clients, on a broker in a process of its own.
 clients: $(SPARK)
@@ -76,13 +76,13 @@ spark: $(SPARK)
 	./tools/setup_test_clients.sh --packages
 	$(BIN)/pytest -q tests/spark tests/testing -m "(spark or postgres) and not delivery"
 
-# Clients and the broker are killed at random: alone on the machine, and last.
+# Clients and the broker are killed at random.
 delivery: $(SPARK)
 	$(BIN)/pytest -q -s tests/chaos tests/delivery -m delivery
 
 # Clients and tools from Maven Central and Go modules, then what mypyc makes of the source.
 compat: $(SPARK)
-	./tools/parts.sh maven test-compiled
+	./tools/parts.sh "maven" "test-compiled"
 
 maven: $(SPARK)
 	./tools/setup_test_clients.sh --maven
