@@ -130,8 +130,9 @@ def test_a_join_of_tables_is_a_table(stages: Any) -> None:
         "key struct<A:int,B:string>, row struct<L:int>",
         "key struct<A:int,B:string>, row struct<R:int>",
     )
-    key = {"A": 1, "B": "x"}
-    assert stage.feed([{"key": key, "row": {"L": 1}}]) == []
+    key, others = {"A": 1, "B": "x"}, [{"A": number, "B": "x"} for number in range(2, 6)]
+    lefts = [{"key": each, "row": {"L": each["A"]}} for each in (key, *others)]
+    assert stage.feed(lefts) == []
     both = stage.feed([], [{"key": key, "row": {"R": 2}}])
     assert told(both, "key", "left", "right", "__DELETED") == [(key, {"L": 1}, {"R": 2}, False)]
     gone = stage.feed([{"key": key, "row": None, "__DELETED": True}])
@@ -204,6 +205,11 @@ def test_an_aggregate_over_a_table_takes_back_what_is_undone(stages: Any) -> Non
         ({"G": "x"}, {"C": 1, "S": 4}),
         ({"G": "y"}, {"C": 1, "S": 3}),
     ]
+    # More groups than Spark has partitions here: each has a state of its own.
+    for times in (1, 2):
+        many = stage.feed([given(group, 1, undo=False) for group in "abcde"])
+        totals = {row["key"]["G"]: row["row"] for row in many}
+        assert totals == dict.fromkeys("abcde", {"C": times, "S": times})
 
 
 def test_sessions_grow_merge_and_close(stages: Any) -> None:
@@ -217,5 +223,8 @@ def test_sessions_grow_merge_and_close(stages: Any) -> None:
         (1000, 1000, None, True),
         (1000, 1080, {"C": 2, "S": 3}, False),
     ]
+    many = stage.feed([given(group, 1, ROWTIME=1050) for group in "abcde"])
+    found = {row["key"]["G"]: (row["WINDOWSTART"], row["row"]) for row in many}
+    assert found == dict.fromkeys("abcde", (1050, {"C": 1, "S": 1}))
     stage.feed([given("y", 5, ROWTIME=9000)])
     assert stage.feed([given("x", 9, ROWTIME=1090)]) == []

@@ -24,7 +24,7 @@ from ottla.spark.sql.run.keyed.aggregates import (
     Totals,
     contributions,
 )
-from ottla.spark.sql.run.keyed.frames import event_of, keyed, type_of
+from ottla.spark.sql.run.keyed.frames import by_key, event_of, keyed, type_of
 from ottla.spark.sql.run.keyed.joins import LEFT
 from ottla.spark.sql.run.keyed.order import in_order
 from ottla.spark.sql.run.keyed.states import OneValue, Results, Rows, Timed
@@ -90,7 +90,7 @@ def session_aggregate(operator: SessionAggregate, rows: DataFrame) -> DataFrame:
     steps = Timed(list, work, _due_ms, output.names)
     timed = rows.withColumn(EVENT_TIME, sf.timestamp_millis(sf.col(ROWTIME)))
     timed = timed.withWatermark(EVENT_TIME, f"{operator.gap_ms + operator.grace_ms} milliseconds")
-    return timed.groupBy("key").transformWithState(
+    return by_key(timed).transformWithState(
         steps, output, outputMode="Append", timeMode="EventTime"
     )
 

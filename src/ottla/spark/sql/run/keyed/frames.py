@@ -4,23 +4,40 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame, GroupedData, Row
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-from pyspark.sql.types import BooleanType, DataType, LongType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    LongType,
+    MapType,
+    StructField,
+    StructType,
+)
 
 from ottla.spark.sql.run.keyed.joins import LEFT, RIGHT
 from ottla.spark.sql.run.keyed.order import Event
 from ottla.spark.sql.schema import DELETED, ROWOFFSET, ROWPARTITION, ROWTIME
 
 TIMELESS: Final = "none"
+GROUP: Final = "__GROUP"
 PLACE: Final = (ROWTIME, ROWPARTITION, ROWOFFSET, DELETED)
 
 
 def keyed(rows: DataFrame, steps: StatefulProcessor, output: StructType) -> DataFrame:
     """Append, as no row that was given is ever another one: changes are rows of their own."""
-    grouped = rows.groupBy("key")
+    grouped = by_key(rows)
     return grouped.transformWithState(steps, output, outputMode="Append", timeMode=TIMELESS)
+
+
+def by_key(rows: DataFrame) -> GroupedData:
+    """What state is kept by. A struct (of group columns) as its text: PySpark sends it to the state
+    store as a dict, which Java reads as null, and all groups would have one state."""
+    if isinstance(type_of(rows, "key"), StructType | ArrayType | MapType):
+        return rows.withColumn(GROUP, sf.to_json("key")).groupBy(GROUP)
+    return rows.groupBy("key")
 
 
 def both(left: DataFrame, right: DataFrame) -> DataFrame:

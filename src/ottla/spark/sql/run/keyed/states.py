@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable, Iterator, MutableMapping
+from itertools import chain
 from typing import Any, Final
 
 from pyspark.sql import Row
@@ -46,7 +47,8 @@ class OneValue(StatefulProcessor):
     ) -> Iterator[Row]:
         held = self._held.get()
         state = self._initial() if held is None else pickle.loads(held[0])
-        yield from named(self._work(state, key[0], rows), self._names)
+        key, rows = key_of(rows)
+        yield from named(self._work(state, key, rows), self._names)
         if state:
             self._held.update((pickled(state),))
         elif held is not None:
@@ -73,7 +75,8 @@ class ValueAndMap(StatefulProcessor):
     ) -> Iterator[Row]:
         held = self._held.get()
         state = self._initial() if held is None else pickle.loads(held[0])
-        yield from named(self._work((state, Pickled(self._map)), key[0], rows), self._names)
+        key, rows = key_of(rows)
+        yield from named(self._work((state, Pickled(self._map)), key, rows), self._names)
         self._held.update((pickled(state),))
 
     def close(self) -> None:
@@ -148,7 +151,8 @@ class Timed(StatefulProcessor):
         held = self._held.get()
         state = self._initial() if held is None else pickle.loads(held[0])
         watermark_ms = timers.getCurrentWatermarkInMs()
-        yield from named(self._work(state, key[0], rows, watermark_ms), self._names)
+        key, rows = key_of(rows)
+        yield from named(self._work(state, key, rows, watermark_ms), self._names)
         self._set_timer(self._due_ms(state))
         if state:
             self._held.update((pickled(state),))
@@ -161,6 +165,13 @@ class Timed(StatefulProcessor):
                 self._handle.deleteTimer(timer)
         if due_ms is not None:
             self._handle.registerTimer(due_ms)
+
+
+def key_of(rows: Rows) -> tuple[Any, Rows]:
+    """The key as its rows have it (what Spark keeps state by may be the text of it), and the rows.
+    None where there are none: a timer gives no row of its own."""
+    first = next(rows, None)
+    return (None, iter(())) if first is None else (first["key"], chain((first,), rows))
 
 
 def named(results: Results, names: list[str]) -> Iterator[Row]:
