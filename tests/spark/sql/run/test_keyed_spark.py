@@ -209,7 +209,7 @@ def test_an_aggregate_over_a_table_takes_back_what_is_undone(stages: Any) -> Non
     for times in (1, 2):
         many = stage.feed([given(group, 1, undo=False) for group in "abcde"])
         totals = {row["key"]["G"]: row["row"] for row in many}
-        assert totals == dict.fromkeys("abcde", {"C": times, "S": times})
+        assert totals == {each: {"C": times, "S": times} for each in "abcde"}
 
 
 def test_sessions_grow_merge_and_close(stages: Any) -> None:
@@ -225,6 +225,6 @@ def test_sessions_grow_merge_and_close(stages: Any) -> None:
     ]
     many = stage.feed([given(group, 1, ROWTIME=1050) for group in "abcde"])
     found = {row["key"]["G"]: (row["WINDOWSTART"], row["row"]) for row in many}
-    assert found == dict.fromkeys("abcde", (1050, {"C": 1, "S": 1}))
+    assert found == {each: (1050, {"C": 1, "S": 1}) for each in "abcde"}
     stage.feed([given("y", 5, ROWTIME=9000)])
     assert stage.feed([given("x", 9, ROWTIME=1090)]) == []
