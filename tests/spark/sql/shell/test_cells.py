@@ -8,7 +8,7 @@ import json
 import pytest
 
 from ottla.spark.sql.shell.client import Exact
-from ottla.spark.sql.shell.screen import Output, Screen
+from ottla.spark.sql.shell.screen import Output, Screen, _excerpt
 from ottla.spark.sql.shell.values import lines_of, shown, widths_by_rows, widths_by_type
 
 MANY_DIGITS = "12345678901234567890.123456789"
@@ -77,3 +77,14 @@ def test_markup_in_a_value_is_text() -> None:
     screen.output = Output.JSON
     screen.rows(["A"], ["STRING"], [["[b]"]], endless=False)
     assert out.getvalue().endswith('{"A": "[b]"}\n')
+
+
+@pytest.mark.parametrize("room", [30, 80, 119, 120, 200])
+@pytest.mark.parametrize("word", ["first", "FORM", "last"])
+def test_an_error_in_a_long_line_shows_what_stands_around_its_place(room: int, word: str) -> None:
+    statement = f"first {'a, ' * 20}FORM {'b, ' * 20}last"
+    at = statement.index(word)
+    line, place = _excerpt(statement, at, room)
+    assert len(line) <= room
+    assert line[place : place + len(word)] in (word, f"{word[:-1]}…")
+    assert line.strip("…") in statement

@@ -153,6 +153,23 @@ def test_a_pipe(server: Any, run: Run) -> None:
     assert text == ["SHOW STREAMS;", "SELECT *\n FROM t;", "PRINT orders;"]
 
 
+def test_an_empty_table_is_told_whose_query_has_not_begun(server: Any, run: Run) -> None:
+    queries = [
+        {"id": "CTAS_T_1", "sinks": ["T"], "state": "STARTING"},
+        {"id": "CTAS_U_2", "sinks": ["U"], "state": "STARTING"},
+        {"id": "CTAS_V_3", "sinks": ["V"], "state": "RUNNING"},
+    ]
+    server.answers = {
+        "SELECT * FROM t;": [HEADER],
+        "SELECT * FROM v;": [HEADER],
+        "SHOW QUERIES;": [{"@type": "queries", "queries": queries}],
+    }
+    ran = run("--server", server.url, stdin="SELECT * FROM t;SELECT * FROM v;")
+    assert ran.returncode == 0
+    assert "0 rows\nCTAS_T_1, which writes T, is STARTING." in ran.stdout
+    assert ran.stdout.count("which writes") == 1
+
+
 def test_properties_and_variables_go_with_each_statement(server: Any, run: Run) -> None:
     run(
         *("--server", server.url, "--set", "auto.offset.reset=earliest", "--define", "t=orders"),

@@ -21,6 +21,8 @@ PIPE_WIDTH: Final = 1000
 """What is not a terminal has no edge to cut a table at."""
 PIPE_STREAM_WIDTH: Final = 120
 """Where rows come one by one nobody knows how wide they will be."""
+INDENT: Final = "  "
+"""Before the line of a statement that is shown with an error."""
 PEEK_ROWS: Final = 500
 """A query that ends is read so far before its columns get their widths."""
 
@@ -101,7 +103,7 @@ class Screen:
         """What happened, where in the statement, and what to do."""
         lines: list[str] = []
         if isinstance(error, SqlError):
-            lines += _marked(error)
+            lines += _marked(error, self._errors.width)
         message = error.message if isinstance(error, SqlError) else str(error)
         lines.append(f"[bold red]error[/] {escape(message)}")
         if isinstance(error, SqlError) and error.remedy:
@@ -201,12 +203,23 @@ class _Grid:
         return line
 
 
-def _marked(error: SqlError) -> list[str]:
+def _marked(error: SqlError, width: int) -> list[str]:
     """The line of the statement that is wrong, and below it a caret at the place."""
     lines = error.statement.split("\n")
     if not error.line or error.line > len(lines):
         return []
     line = lines[error.line - 1]
-    at = min(error.column - 1, len(line))
+    line, at = _excerpt(line, min(error.column - 1, len(line)), width - len(INDENT) - 1)
     before = "".join("\t" if each == "\t" else " " for each in line[:at])
-    return [f"  {escape(line)}", f"  {before}[bold red]^[/]"]
+    return [f"{INDENT}{escape(line)}", f"{INDENT}{before}[bold red]^[/]"]
+
+
+def _excerpt(line: str, at: int, room: int) -> tuple[str, int]:
+    """As much of a line around a place as there is room for, and where the place is in it: a line
+    that the terminal wraps would leave the caret below something else."""
+    if len(line) <= room:
+        return line, at
+    start = max(0, min(at - room // 2, len(line) - room))
+    end = start + room
+    head, tail = ("…" if start else ""), ("…" if end < len(line) else "")
+    return head + line[start + len(head) : end - len(tail)] + tail, at - start

@@ -165,10 +165,22 @@ class Session:
                     self.screen.note("Ctrl-C ends the query.")
                 count = self.screen.rows(rows.names, rows.types, rows, endless=endless)
             self.screen.note(f"{count} row{'' if count == 1 else 's'}")
+            if not count and not endless and self.screen.output is Output.TABULAR:
+                self._why_empty(client, text)
         except KeyboardInterrupt:
             if not self.screen.is_terminal:
                 raise
             self.screen.note("\nquery ended")
+
+    def _why_empty(self, client: Client, text: str) -> None:
+        """A table is empty, too, while the query that writes it starts, or has failed."""
+        words = {token.value for token in scan(text)}
+        for entity in client.execute("SHOW QUERIES;", {}, {}):
+            for each in entity.get("queries") or ():
+                state = each.get("state") or ""
+                for sink in words.intersection(each.get("sinks") or ()):
+                    if state not in ("", "RUNNING"):
+                        self.screen.note(f"{each['id']}, which writes {sink}, is {state}.")
 
     def _what_for(self, client: Client) -> str:
         """Somebody waits here for some seconds at the first query, and wonders why."""
