@@ -2,6 +2,8 @@
 
 The queries run, and then the topic is filled: the time until every result is there, and the CPU
 time of the whole server meanwhile (its Python, its JVM, Spark's Python workers; not the broker).
+After that a few records come each second: what the server takes of a core in such a steady state.
+Ten counts are made in one request, where they share a Spark query, and one by one, where not.
 """
 
 from __future__ import annotations
@@ -35,6 +37,10 @@ ROWS_PART = 20
 READY_S_MAX = 300.0
 RESULT_S_MAX = 900.0
 LOOK_S = 0.1
+APART_S = 2.0
+"""Between two statements that are made one by one: whoever wants to share waits less long."""
+STEADY_S = 20.0
+STEADY_EVERY_S = 0.1
 
 
 class Server:
@@ -156,21 +162,36 @@ class SqlQueries:
             self._server = Server(bench)
             for kind in (FILTER, COUNT):
                 measured(self._server, kind, 1, count)
-        figures = []
+        figures: list[Figure] = []
         for kind in (FILTER, COUNT):
-            for queries in (1, MANY):
-                seconds, cpu_s = measured(self._server, kind, queries, count)
-                title = f"SQL, {queries} x {kind.name}, {count:,} rows"
-                figures.append(cost(title, "s", seconds))
-                figures.append(cost(f"{title}, CPU of the server", "s", cpu_s))
+            for queries, apart in ((1, False), (MANY, False), (MANY, True)):
+                if apart and kind is FILTER:
+                    continue  # filters share whenever they are made
+                found = measured(self._server, kind, queries, count, apart=apart)
+                how = " made one by one" if apart else ""
+                title = f"SQL, {queries} x {kind.name}{how}"
+                figures += [
+                    cost(f"{title}, {count:,} rows", "s", found.seconds),
+                    cost(f"{title}, {count:,} rows, CPU of the server", "s", found.cpu_s),
+                    cost(f"{title}, 10 rows a second", "% of a core", 100 * found.steady),
+                ]
         return figures
 
     def _leave(self) -> None:
         self._server = None
 
 
-def measured(server: Server, kind: Kind, queries: int, count: int) -> tuple[float, float]:
-    """Seconds, and the server's CPU seconds, from the first record until all results are there."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    seconds: float
+    """From the first record until all results are there."""
+    cpu_s: float
+    """The server's, in that time."""
+    steady: float
+    """Cores that the server takes while a few records come each second."""
+
+
+def measured(server: Server, kind: Kind, queries: int, count: int, *, apart: bool = False) -> Found:
     source = server.new_name("source")
     topic = create_topic(server.broker, source, partitions=PARTITIONS)
     server.execute(
@@ -181,17 +202,30 @@ def measured(server: Server, kind: Kind, queries: int, count: int) -> tuple[floa
     statements = [
         kind.statement.format(sink=sink, source=source, n=n) for n, sink in enumerate(sinks)
     ]
-    server.execute("".join(statements))
+    for each in statements if apart else ["".join(statements)]:
+        server.execute(each)
+        time.sleep(APART_S if apart else 0.0)
     server.wait_running()
     start, cpu_s = time.perf_counter(), server.cpu_s
     fill(server.servers, topic, count)
     wait_for(server, kind, sinks, count)
-    found = time.perf_counter() - start, server.cpu_s - cpu_s
+    seconds, cpu_s = time.perf_counter() - start, server.cpu_s - cpu_s
+    found = Found(seconds, cpu_s, steady(server, topic))
     noun = "STREAM" if kind is FILTER else "TABLE"
     server.execute("".join(f"DROP {noun} {sink} DELETE TOPIC;" for sink in sinks))
     server.execute(f"DROP STREAM {source} DELETE TOPIC;")
     server.wait_gone()
     return found
+
+
+def steady(server: Server, topic: str) -> float:
+    start, cpu_s = time.perf_counter(), server.cpu_s
+    with Producer(server.servers) as producer:
+        for n in range(int(STEADY_S / STEADY_EVERY_S)):
+            producer.send(topic, b'{"V":%d}' % n, key=b"key-%d" % (n % GROUPS))
+            producer.flush()
+            time.sleep(STEADY_EVERY_S)
+    return (server.cpu_s - cpu_s) / (time.perf_counter() - start)
 
 
 def fill(servers: str, topic: str, count: int) -> None:
