@@ -59,9 +59,9 @@ cluster: $(SPARK)
 	./tools/setup_test_clients.sh --packages
 	$(BIN)/pytest -q --ignore=tests/compat -m "zookeeper and not delivery"
 
-# Every check but those of compat, in two lanes beside each other: it stops at the first that fails.
+# Every check but those of compat, in lanes beside each other: it stops at the first that fails.
 test: $(SPARK)
-	./tools/parts.sh "lint unit clients" "spark cluster delivery"
+	./tools/parts.sh "lint unit delivery" "clients cluster" "spark"
 
 # Real clients, on a broker in a process of its own.
 clients: $(SPARK)
