@@ -51,7 +51,7 @@ end_lanes() {
     wait
     rm -rf "$folder"
 }
-trap 'end_lanes; exit 130' INT TERM
+trap 'end_lanes; exit 130' INT TERM HUP
 
 set -m
 for lane in "$@"; do
@@ -60,11 +60,20 @@ for lane in "$@"; do
 done
 set +m
 
-running=1
-while [ "$running" = 1 ] && [ ! -f "$folder/failed" ]; do
+# A lane that was killed has failed as well, though it could not say so.
+left=$pids
+while [ -n "$left" ] && [ ! -f "$folder/failed" ]; do
     sleep 1
-    running=0
-    for pid in $pids; do if kill -0 "$pid" 2>/dev/null; then running=1; fi; done
+    still=""
+    for pid in $left; do
+        if kill -0 "$pid" 2>/dev/null; then still="$still $pid"; continue; fi
+        ended=0
+        wait "$pid" || ended=$?
+        if [ "$ended" != 0 ] && [ ! -f "$folder/failed" ]; then
+            echo "a lane that ended with code $ended" >"$folder/failed"
+        fi
+    done
+    left=$still
 done
 code=0
 if [ -f "$folder/failed" ]; then

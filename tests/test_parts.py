@@ -1,0 +1,95 @@
+"""tools/parts.sh: a part that fails, in whatever way, is never taken for one that passed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "tools" / "parts.sh"
+PATIENCE_S = 120.0
+
+# The lane is the shell that make was started by.
+MAKEFILE = """
+fine:
+\t@echo fine
+endless:
+\t@echo $$$$ >>started; exec sleep 1000
+later:
+	@until test -s started; do sleep 0.05; done
+bad:
+\t@exit 3
+killed:
+\t@kill -KILL $$PPID; sleep 1000
+lane-killed:
+\t@kill -KILL $$(ps -o ppid= -p $$PPID); exec sleep 1000
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "tools").mkdir()
+    shutil.copy(SCRIPT, tmp_path / "tools")
+    (tmp_path / "Makefile").write_text(MAKEFILE)
+    return tmp_path
+
+
+def run(folder: Path, *lanes: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [folder / "tools" / "parts.sh", *lanes],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+def started(folder: Path) -> list[int]:
+    log = folder / "started"
+    return [int(each) for each in log.read_text().split()] if log.exists() else []
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def gone(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return True
+    return state == "Z"
+
+
+def test_all_is_well_when_every_part_of_every_lane_is(folder: Path) -> None:
+    done = run(folder, "fine", "fine")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("fine took") == 2
+
+
+@pytest.mark.parametrize("part", ["bad", "killed", "lane-killed"])
+def test_a_part_that_fails_ends_the_others(folder: Path, part: str) -> None:
+    for lanes in ([f"fine {part}"], [f"later {part}", "endless"]):
+        done = run(folder, *lanes)
+        assert done.returncode == 1, done.stdout
+        assert "FAILED: it is the first" in done.stdout
+    wait_until(lambda: all(map(gone, started(folder))))
+
+
+def test_who_is_ended_ends_all_lanes(folder: Path) -> None:
+    process = subprocess.Popen([folder / "tools" / "parts.sh", "endless", "endless"])
+    try:
+        wait_until(lambda: len(started(folder)) == 2)
+        process.terminate()
+        assert process.wait(PATIENCE_S) == 130
+        wait_until(lambda: all(map(gone, started(folder))))
+    finally:
+        process.kill()
+        process.wait()
