@@ -156,6 +156,24 @@ def test_a_wish_is_fulfilled_once(cluster: LocalCluster, tmp_path: Path) -> None
     assert begun()[1] == 5, "this is another wish"
 
 
+def test_a_wish_is_taken_once_by_who_begins_again_in_the_same_process(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """As for a thread that is replaced: the group has heard of the application since."""
+    cluster.create_topic("words", 2)
+    (piece,), brokers = prepared(cluster)
+    with cluster.admin() as admin:
+        admin.groups.alter_offsets("app", {TopicPartition("words", 0): 3})
+    beginning = Beginning("app", brokers, tmp_path, settings_of({}))
+    at_the_start = progress.committed(brokers, "app")
+    start = beginning.of(piece, at_the_start)
+    assert progress.committed(brokers, "app").taken == {"words": {"0": start.first}}
+    progress.tell(brokers, "app", {"words": {"0": 50, "1": 7}})
+    assert beginning.of(piece, at_the_start) == start
+    now = progress.committed(brokers, "app")
+    assert (now.wished, now.told) == ({}, {"words": {"0": 50, "1": 7}})
+
+
 def test_it_goes_on_behind_what_is_done_as_far_as_that_is_sure(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:

@@ -95,7 +95,8 @@ class Beginning:
 
     def _take(self, piece: Piece, start: Start, committed: Committed) -> None:
         """Before the first batch is done: a wish that is found again behind it, by who has lost
-        its state, would have records count twice."""
+        its state, would have records count twice. `committed` is told of it: who begins again with
+        what was known at the start (a thread that is replaced) has told the group more since."""
         wishes: Position = {}
         for topic in piece.topics:
             taken = committed.taken.get(topic, {})
@@ -103,6 +104,8 @@ class Beginning:
                 if partition not in taken:
                     wishes.setdefault(topic, {})[partition] = offset
         take(self.cluster, self.application_id, wishes, start.first)
+        for topic, each in wishes.items():
+            committed.taken.setdefault(topic, {}).update(dict.fromkeys(each, start.first))
 
     def _path(self, piece: Piece) -> Path:
         return self.home / str(piece.number) / FILE
