@@ -8,6 +8,7 @@ import pytest
 
 from ottla.client.lines import Line, Lines, parse_servers, probe
 from ottla.errors import ErrorCode, KafkaError
+from ottla.testing import LocalCluster
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.messages.vote import VoteRequest, VoteResponse
@@ -40,6 +41,21 @@ def test_a_broker_that_is_not_there(bootstrap: str) -> None:
     with Lines(bootstrap) as lines, pytest.raises(KafkaError, match="999") as caught:
         lines.line(999)
     assert caught.value.code is ErrorCode.BROKER_NOT_AVAILABLE
+
+
+def test_who_was_idle_for_long_finds_the_broker_again() -> None:
+    with LocalCluster() as cluster, Lines(cluster.bootstrap_servers) as lines:
+        before = lines.nodes()
+        hang_up(lines)
+        assert lines.nodes(anew=True) == before
+        cluster.stop()
+        with pytest.raises(KafkaError, match="cannot reach"):
+            lines.nodes(anew=True)
+
+
+def hang_up(lines: Lines) -> None:
+    """As a broker does."""
+    lines.first._socket.shutdown(socket.SHUT_RDWR)
 
 
 def _server(answer: bytes | None) -> tuple[str, int]:

@@ -239,8 +239,7 @@ class Lines:
     def nodes(self, *, anew: bool = False) -> dict[int, Node]:
         """Every live broker, by its id. (Metadata also tells of one that has just gone.)"""
         if anew or not self._nodes:
-            request = DescribeClusterRequest()
-            answer = self.call(request, ApiKey.DESCRIBE_CLUSTER, DescribeClusterResponse)
+            answer = self._describe()
             check(answer.error_code, answer.error_message)
             self._nodes = {
                 each.broker_id: Node(each.broker_id, each.host, each.port, each.rack)
@@ -249,6 +248,20 @@ class Lines:
             self.controller_id = answer.controller_id
             self.cluster_id = answer.cluster_id
         return self._nodes
+
+    def _describe(self) -> DescribeClusterResponse:
+        """Over a new connection if the old one is gone: a broker hangs up on who was idle for long
+        (connections.max.idle.ms), which says nothing of how it is."""
+        request = DescribeClusterRequest()
+        if (old := self._first) is not None:
+            try:
+                return old.call(request, ApiKey.DESCRIBE_CLUSTER, DescribeClusterResponse)
+            except KafkaError as error:
+                if error.code is not ErrorCode.NETWORK_EXCEPTION:
+                    raise
+            old.close()
+            self._first = None
+        return self.call(request, ApiKey.DESCRIBE_CLUSTER, DescribeClusterResponse)
 
     def close(self) -> None:
         for line in (*self._lines.values(), *filter(None, [self._first])):
