@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.sql.engine import runs as module
 from ottla.spark.sql.engine.changes import Around, State, change
 from ottla.spark.sql.engine.runs import Runs
@@ -189,6 +190,39 @@ def test_a_starter_that_can_not_be_made_is_asked_for_again(
     runs.hold(True)
     _until(lambda: told.calls == ["start CSAS_A_1"])
     runs.close()
+
+
+def test_what_a_broker_refuses_is_told_and_tried_again(
+    told: Told, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "RETRY_S", 0.02)
+    away = KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "nobody is there")
+    refused = KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "not your group")
+    troubles, asked = [away], 0
+
+    def claim(wanted: bool) -> str:
+        nonlocal asked
+        asked += 1
+        if troubles:
+            raise troubles[0]
+        return ""
+
+    runs = Runs(lambda: told, claim)
+    runs.start()
+    try:
+        runs.want(ONE)
+        runs.hold(True)
+        _until(lambda: asked > 2)
+        assert (runs.causes, caplog.messages) == ({}, []), "whoever reads commands tells of that"
+        troubles[0] = refused
+        _until(lambda: runs.causes == {"CSAS_A_1": "not your group"})
+        before = asked
+        _until(lambda: asked > before + 2)
+        assert caplog.messages == ["queries can't be started or stopped: not your group"], "once"
+        troubles.clear()
+        _until(lambda: told.calls == ["start CSAS_A_1"] and not runs.causes)
+    finally:
+        runs.close()
 
 
 def _until(true: Callable[[], bool]) -> None:

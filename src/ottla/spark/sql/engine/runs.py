@@ -15,11 +15,13 @@ from functools import partial
 from typing import Final, Protocol
 
 from ottla.errors import KafkaError
+from ottla.spark.cluster import LOST_LINE, MOVED
 from ottla.spark.sql.engine.changes import State
 from ottla.spark.sql.plan.stages import Plan
 
 RETRY_S: Final = 5.0
 STOP_S_MAX: Final = 60.0
+AWAY: Final = LOST_LINE | MOVED
 
 log = logging.getLogger("ottla.sql")
 
@@ -66,6 +68,8 @@ class Runs:
         self._discarded: set[str] = set()
         """Queries that have ended, and of which nothing is left."""
         self._closing = False
+        self._refused = ""
+        """By the broker, as it was told last."""
         self._thread = threading.Thread(target=self._run, name="ottla-sql-runs", daemon=True)
         self.causes: dict[str, str] = {}
         """Why a query could not be started; those that run tell of their own failures."""
@@ -130,13 +134,27 @@ class Runs:
 
     def _worked(self, state: State, held: bool) -> bool:
         try:
-            return self._work(state, held)
-        except KafkaError as error:  # the broker is away: whoever reads commands has told of it
-            log.debug("queries can't be started or stopped: %s", error)
+            fine = self._work(state, held)
+            self._refused = ""
+            return fine
+        except KafkaError as error:
+            self._failed(error, state)
             return False
         except Exception:  # this thread is the only one: it must not end
             log.exception("queries can't be started or stopped")
             return False
+
+    def _failed(self, error: KafkaError, state: State) -> None:
+        """Of a broker that is away, whoever reads commands has told; what it refuses is told here,
+        and tried again."""
+        if error.code in AWAY:
+            log.debug("queries can't be started or stopped: %s", error)
+            return
+        if str(error) != self._refused:
+            log.error("queries can't be started or stopped: %s", error)
+        self._refused = str(error)
+        waiting = set(state.catalog.queries) - set(self._started)
+        self.causes = dict.fromkeys(waiting, self._refused)
 
     def _work(self, state: State, held: bool) -> bool:
         """True if all is as wanted; False if it is worth another try."""
