@@ -15,4 +15,6 @@ def test_a_known_cause_has_a_remedy_and_no_options_of_the_source() -> None:
         "What it had not read yet is gone: TERMINATE it and create it again, to begin anew.",
     ]
     assert advised("Q", "there is no topic T").endswith("RESUME Q; or TERMINATE Q;")
+    state = "[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key schema does not match"
+    assert "TERMINATE Q; and create it again" in advised("Q", state)
     assert advised("Q", "something else") == "something else"

@@ -212,6 +212,39 @@ def test_an_aggregate_over_a_table_takes_back_what_is_undone(stages: Any) -> Non
         assert totals == {each: {"C": times, "S": times} for each in "abcde"}
 
 
+@pytest.mark.parametrize(
+    ("kind", "texts"),
+    [
+        ("time(3)", ["00:00:00", "00:00:00.001", "12:00:00", "23:59:59.999", None]),
+        ("array<struct<X:string>>", ["[]", '[{"X":"a"}]', '[{"X":null}]', "[null]", None]),
+        (
+            "struct<G:struct<X:decimal(9,2)>,H:date>",
+            ['{"G":{"X":1.5}}', '{"G":{"X":1.25}}', '{"G":{}}', "{}", '{"H":"2026-01-02"}'],
+        ),
+    ],
+    ids=["a time", "an array", "structs and nulls"],
+)
+def test_keys_of_all_kinds_have_a_state_each(
+    stages: Any, monkeypatch: pytest.MonkeyPatch, kind: str, texts: list[str | None]
+) -> None:
+    plain = Stage._frame
+
+    def read(self: Stage, spark: SparkSession, index: int, schema: str) -> DataFrame:
+        made = f"CAST(text AS {kind})" if kind == "time(3)" else f"from_json(text, '{kind}')"
+        return plain(self, spark, index, schema).selectExpr(f"{made} AS key", "* EXCEPT (text)")
+
+    monkeypatch.setattr(Stage, "_frame", read)
+    inputs = "text string, row struct<C_0:int, S_0:int, __UNDO:boolean>"
+    stage = stages(TableAggregate(SIDE, GROUPS, (COUNT, TOTAL)), inputs)
+    rows = [
+        {"text": text, "row": {"C_0": 1, "S_0": number, "__UNDO": False}}
+        for number, text in enumerate(texts)
+    ]
+    for times in (1, 2):
+        found = sorted((row["row"]["C"], row["row"]["S"]) for row in stage.feed(rows))
+        assert found == [(times, times * number) for number in range(len(texts))]
+
+
 def test_sessions_grow_merge_and_close(stages: Any) -> None:
     operator = SessionAggregate(SIDE, GROUPS, (COUNT, TOTAL), gap_ms=100, grace_ms=0)
     stage = stages(operator, INPUTS + ">")

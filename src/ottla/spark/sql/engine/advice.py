@@ -15,6 +15,11 @@ _ADVICE: Final = (
         r"UNKNOWN_TOPIC_OR_PARTITION|there is no topic|no such topic",
         "Create the topic again, then RESUME {id}; or TERMINATE {id};",
     ),
+    (
+        r"STATE_STORE_\w*SCHEMA",
+        "Its state was kept in another way by an earlier version of Ottla, and can't be gone on"
+        " with: TERMINATE {id}; and create it again, to begin anew.",
+    ),
     (r"AUTHORIZATION_FAILED|AUTHENTICATION_FAILED", "Check the server's rights, then RESUME {id};"),
     (r"(MESSAGE|RECORD)_TOO_LARGE", "Raise max.message.bytes of the topic, then RESUME {id};"),
 )

@@ -15,6 +15,7 @@ from pyspark.sql.types import (
     MapType,
     StructField,
     StructType,
+    TimeType,
 )
 
 from ottla.spark.sql.run.keyed.joins import LEFT, RIGHT
@@ -34,9 +35,13 @@ def keyed(rows: DataFrame, steps: StatefulProcessor, output: StructType) -> Data
 
 def by_key(rows: DataFrame) -> GroupedData:
     """What state is kept by. A struct (of group columns) as its text: PySpark sends it to the state
-    store as a dict, which Java reads as null, and all groups would have one state."""
-    if isinstance(type_of(rows, "key"), StructType | ArrayType | MapType):
+    store as a dict, which Java reads as null, and all groups would have one state. A time as well:
+    Spark has none as a key of its state."""
+    kind = type_of(rows, "key")
+    if isinstance(kind, StructType | ArrayType | MapType):
         return rows.withColumn(GROUP, sf.to_json("key")).groupBy(GROUP)
+    if isinstance(kind, TimeType):
+        return rows.withColumn(GROUP, sf.col("key").cast("string")).groupBy(GROUP)
     return rows.groupBy("key")
 
 
