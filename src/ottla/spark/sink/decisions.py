@@ -173,10 +173,11 @@ class Decisions:
         they decided is committed. What the broker aborted was never written."""
         return self._take_over(BATCH_ANY, run, topic, turn=0)
 
-    def begin_anew(self, *, run: str, topic: str) -> int:
+    def begin_anew(self, *, run: str, topic: str, above: int = -1) -> int:
         """For a new checkpoint of a query that goes by a name of its own: the number of its first
-        batch. What runs on any earlier checkpoint finds itself behind, and can write no more."""
-        return self._take_over(None, run, topic, turn=0).batch + 1
+        batch. What runs on any earlier checkpoint finds itself behind, and can write no more.
+        `above`: the number is larger than this one, too."""
+        return self._take_over(None, run, topic, turn=0, above=above).batch + 1
 
     def begin(
         self, *, batch: int, task: int, attempt: int, run: str, topic: str, owned: bool = False
@@ -283,9 +284,11 @@ class Decisions:
             )
         return True
 
-    def _take_over(self, batch: int | None, run: str, topic: str, *, turn: int) -> State:
+    def _take_over(
+        self, batch: int | None, run: str, topic: str, *, turn: int, above: int = -1
+    ) -> State:
         """Make this run the one that decides. Tasks that start together do so in turns. None: its
-        first batch is that of the next generation."""
+        first batch is that of the next generation `above` a number."""
         for attempt in range(TRIES_MAX):
             state = self._wait(run, min(turn, TURNS_MAX) * TURN_S)
             if state is not None and state.run == run:
@@ -298,7 +301,7 @@ class Decisions:
                 state = self._clean_up(state, state.batch if batch is None else batch)
             state = replace(state, run=run)
             if batch is None:
-                state = _next_generation(state)
+                state = _next_generation(state, above)
             if self._write(decider, state, topic):
                 return state
             self._cluster.sleep(random.uniform(0, TURN_S * (attempt + 1)))
@@ -465,9 +468,9 @@ class Decisions:
         return newest
 
 
-def _next_generation(state: State) -> State:
+def _next_generation(state: State, above: int) -> State:
     """As if its batch 0 were decided, with nothing in it: so that no two have the same."""
-    first = (state.batch // GENERATION + 1) * GENERATION
+    first = (max(state.batch, above) // GENERATION + 1) * GENERATION
     return replace(state, batch=first, by="", writers=(), outputs=frozenset())
 
 

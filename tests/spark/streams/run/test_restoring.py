@@ -15,7 +15,7 @@ from ottla.client.record import TopicPartition
 from ottla.spark.running.cluster import Cluster
 from ottla.spark.streams import StreamsError, String, Topology
 from ottla.spark.streams.run import progress
-from ottla.spark.streams.run.beginning import Beginning
+from ottla.spark.streams.run.beginning import Beginning, Start
 from ottla.spark.streams.run.home import Done, Home
 from ottla.spark.streams.run.plan import Plan
 from ottla.spark.streams.run.restoring import Topics, position_rows
@@ -172,6 +172,33 @@ def test_a_wish_is_taken_once_by_who_begins_again_in_the_same_process(
     assert beginning.of(piece, at_the_start) == start
     now = progress.committed(brokers, "app")
     assert (now.wished, now.told) == ({}, {"words": {"0": 50, "1": 7}})
+
+
+def test_who_begins_anew_counts_above_all_who_told_before(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """At least once counts from the clock: what is told exactly once behind it must not be less."""
+    cluster.create_topic("words", 1)
+    prepared(cluster)
+    (piece,), brokers = prepared(cluster)
+
+    def begun(guarantee: str) -> Start:
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        settings = settings_of({"processing.guarantee": guarantee})
+        beginning = Beginning("app", brokers, folder, settings)
+        return beginning.of(piece, progress.committed(brokers, "app"))
+
+    def done(start: Start, offset: int) -> None:
+        with Producer(cluster.bootstrap_servers) as producer:
+            topic, place = "app-tasks-0-changelog", {("words", 0): offset}
+            for row in position_rows(topic, place, start.first, 0, 0):
+                producer.send(row.topic, row.value, key=row.key, partition=row.partition)
+
+    done(begun("at_least_once"), 5)
+    exactly = begun("exactly_once_v2")
+    assert exactly.offsets == {"words": {"0": 5}}
+    done(exactly, 9)
+    assert begun("exactly_once_v2").offsets == {"words": {"0": 9}}, "and nothing is read again"
 
 
 def test_it_goes_on_behind_what_is_done_as_far_as_that_is_sure(

@@ -115,6 +115,10 @@ class Beginning:
         first = self._first_batch(piece) if self.wishes.exactly_once else int(time.time() * 1000)
         where = (self.application_id, self.cluster.bootstrap_servers, self.cluster.settings)
         kept = Topics(piece.subtopology, *where).kept() if piece.kept else Kept()
+        told = max((each for firsts in kept.firsts.values() for each in firsts.values()), default=0)
+        if told >= first and self.wishes.exactly_once:
+            # By at least once, which counts from the clock: what is told from here on counts more.
+            first = self._first_batch(piece, above=told)
         if kept.positions:
             log.info(
                 "application %s: sub-topology %d goes on where it was, restored from its topics",
@@ -127,13 +131,13 @@ class Beginning:
         }
         return Start(piece.tasks, offsets, first, kept.ends)
 
-    def _first_batch(self, piece: Piece) -> int:
+    def _first_batch(self, piece: Piece, above: int = -1) -> int:
         lines = Lines(self.cluster.bootstrap_servers, self.cluster.settings)
         with closing(lines):
             identity = Identity(self.query(piece))
             decisions = Decisions(lines, identity, timeout_ms=TRANSACTION_TIMEOUT_MS)
             topic = tasks_topic(self.application_id, piece.number)
-            return decisions.begin_anew(run=str(uuid.uuid4()), topic=topic)
+            return decisions.begin_anew(run=str(uuid.uuid4()), topic=topic, above=above)
 
     def _offsets(
         self,
