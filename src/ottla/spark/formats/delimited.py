@@ -1,15 +1,17 @@
 """DELIMITED: the columns as one line of CSV, by the rules of RFC 4180 and ksqlDB's.
 
-An empty field is null, and null is written as an empty field; the first one in quotes, so that the
-line is not empty.
+An empty field is null, and null is written as an empty field. Text that is empty is so, too, but in
+quotes where it is the first field, as is a null that is all there is: then the line is not empty.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
@@ -46,6 +48,8 @@ class Delimited:
         self._parsers = [_parser(each.type) for each in columns]
         self._marks = rf"^[\x00-#]|[\x00- ]$|[{_character_class(delimiter)}\"\r\n]"
         self._in_quotes = re.compile(self._marks)
+        self._first = rf"^[^0-9A-Za-z]|{self._marks}"
+        self._first_in_quotes = re.compile(self._first)
 
     # Reading
 
@@ -136,31 +140,34 @@ class Delimited:
     def write(self, columns: Sequence[pa.Array], count: int) -> pa.Array:
         texts = []
         for number, (column, each) in enumerate(zip(columns, self._columns, strict=True)):
-            text = pc.fill_null(self._quoted(_texts(column, each.type)), "")
+            text = self._quoted(_texts(column, each.type), first=number == 0)
             if number == 0:
                 text = pc.if_else(pc.equal(text, ""), '""', text)
-            texts.append(text)
+            texts.append(pc.fill_null(text, '""' if len(columns) == 1 else ""))
         if not texts:
             return pa.nulls(count, pa.binary())
         return pc.binary_join_element_wise(*texts, self._delimiter).cast(pa.binary())
 
     def write_row(self, values: Sequence[Any]) -> bytes | None:
         texts = []
-        for value, each in zip(values, self._columns, strict=True):
+        for number, (value, each) in enumerate(zip(values, self._columns, strict=True)):
             text = "" if value is None else WRITERS[each.type.kind](value)
-            texts.append(self._quote(text) or "")
-        if texts and not texts[0]:
+            texts.append(self._quote(text, first=number == 0) or "")
+        if texts and not texts[0] and (values[0] is not None or len(texts) == 1):
             texts[0] = '""'
         return self._delimiter.join(texts).encode()
 
-    def _quoted(self, texts: pa.Array) -> pa.Array:
+    def _quoted(self, texts: pa.Array, *, first: bool) -> pa.Array:
         """Most columns need no quotes: one look at all of them says so."""
-        if not pc.any(pc.match_substring_regex(texts, self._marks)).as_py():
+        marks = self._first if first else self._marks
+        if not pc.any(pc.match_substring_regex(texts, marks)).as_py():
             return texts
-        return pa.array([self._quote(each) for each in texts.to_pylist()], pa.string())
+        return pa.array([self._quote(each, first=first) for each in texts.to_pylist()], pa.string())
 
-    def _quote(self, text: str | None) -> str | None:
-        if not text or not self._in_quotes.search(text):
+    def _quote(self, text: str | None, *, first: bool) -> str | None:
+        """A line begins with a letter, a digit or a quote, as ksqlDB's do."""
+        marks = self._first_in_quotes if first else self._in_quotes
+        if not text or not marks.search(text):
             return text
         doubled = text.replace('"', '""')
         return f'"{doubled}"'
@@ -231,12 +238,29 @@ def _texts(column: pa.Array, type_: SqlType) -> pa.Array:
     kind = type_.kind
     if kind is Kind.STRING:
         return column
-    finite = kind is not Kind.DOUBLE or pc.all(pc.is_finite(column)).as_py() is not False
-    if kind is not Kind.BYTES and finite:
+    if kind is not Kind.BYTES and (kind is not Kind.DOUBLE or _is_plain(column)):
         return json_text.WRITERS[kind](column)
     write = WRITERS[kind]
     values = column.to_pylist()
     return pa.array([None if each is None else write(each) for each in values], pa.string())
+
+
+def _is_plain(column: pa.Array) -> bool:
+    """Doubles that Java, too, writes without an exponent."""
+    size = pc.abs(column)
+    plain = pc.or_(pc.equal(size, 0.0), pc.and_(pc.greater_equal(size, 1e-3), pc.less(size, 1e7)))
+    return pc.all(plain).as_py() is not False
+
+
+def java_double(number: float) -> str:
+    """As Java writes it: 1.0E7, 1.5E-4, NaN."""
+    if not math.isfinite(number) or number == 0.0 or 1e-3 <= abs(number) < 1e7:
+        return (json_text.double_text(number) or "").strip('"')
+    sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    first, *rest = map(str, digits)
+    power = exponent + len(rest)
+    return f"{'-' if sign else ''}{first}.{''.join(rest) or '0'}E{power}"
 
 
 PARSERS: Final[dict[Kind, Callable[[str], Any]]] = {
@@ -255,7 +279,7 @@ WRITERS: Final[dict[Kind, Callable[[Any], str]]] = {
     Kind.BOOLEAN: lambda value: "true" if value else "false",
     Kind.INTEGER: str,
     Kind.BIGINT: str,
-    Kind.DOUBLE: lambda value: (json_text.double_text(float(value)) or "").strip('"'),
+    Kind.DOUBLE: lambda value: java_double(float(value)),
     Kind.STRING: str,
     Kind.BYTES: scalars.base64_of,
     Kind.DECIMAL: scalars.plain_decimal,

@@ -32,7 +32,7 @@ class Encoder:
         schema = self.layout.schema
         key_columns = _columns(batch, schema.key)
         keys = self._key.write(key_columns, count)
-        if len(key_columns) > 1:
+        if key_columns:
             keys = _null_where_all_are(keys, key_columns)
         if self._windows is not None:
             keys = self._windows.join(keys, _column(batch, WINDOWSTART), _get(batch, WINDOWEND))
