@@ -30,6 +30,8 @@ What fails for a row is NULL and the query goes on. Formats of dates and times a
   found when the query starts.
 - DECIMALs have up to 38 digits; of a longer result, digits after the point go first.
 - UNIX_TIMESTAMP() and UNIX_DATE() are those of the micro-batch.
+- A map has no NULL among its keys: MAP and others leave such an entry out, where ksqlDB has `null`.
+- PARSE_DATE and PARSE_TIME are NULL where text follows behind what the format takes.
 - TRANSFORM of a map gives NULL for a value that can't be computed, where ksqlDB gives NULL for all.
 
 ## Functions of one's own

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.spark.sql.catalog import Source, close_names, column_text, did_you_mean
+from ottla.spark.sql.comparing import has_map
 from ottla.spark.sql.errors import SqlError
 from ottla.spark.sql.schema import (
     PSEUDO_COLUMNS,
@@ -32,6 +33,7 @@ PartitionCount = Callable[[str], int | None]
 
 DEFAULT_KEY_FORMAT: Final = "ksql.persistence.default.format.key"
 DEFAULT_VALUE_FORMAT: Final = "ksql.persistence.default.format.value"
+TOPIC_PREFIX: Final = "ksql.output.topic.name.prefix"
 WRAP_SINGLE_VALUES: Final = "ksql.persistence.wrap.single.values"
 
 FORMATS: Final = ("NONE", "KAFKA", "DELIMITED", "JSON")
@@ -63,6 +65,7 @@ CREATE_PROPERTIES: Final = frozenset(
 )
 CREATE_AS_PROPERTIES: Final = CREATE_PROPERTIES - {"WINDOW_TYPE", "WINDOW_SIZE"}
 
+_OF_REGISTRY: Final = {"_SCHEMA_FULL_NAME": "fullSchemaName", "_SCHEMA_ID": "schemaId"}
 HEADERS_TYPE: Final = array(struct(("KEY", STRING), ("VALUE", BYTES)))
 
 _KAFKA_TYPES: Final = frozenset({Kind.INTEGER, Kind.BIGINT, Kind.DOUBLE, Kind.STRING, Kind.BYTES})
@@ -152,7 +155,7 @@ def _check_columns(statement: CreateSource, columns: tuple[Column, ...]) -> None
     _check_key_words(statement)
     for each in columns:
         if each.role is Role.KEY:
-            _refuse_maps(each)
+            refuse_maps(each)
         elif each.role is Role.HEADERS and each.type != HEADERS_TYPE:
             raise SqlError(
                 f"Invalid type for HEADERS column: expected {HEADERS_TYPE}, got {each.type}",
@@ -209,7 +212,8 @@ def _check_key_words(statement: CreateSource) -> None:
         )
 
 
-def _refuse_maps(column: Column) -> None:
+def refuse_maps(column: Column) -> None:
+    """As a key: the same map can be written in more than one way."""
     if has_map(column.type):
         raise SqlError(
             "Map keys, including types that contain maps, are not supported as they may lead to"
@@ -219,11 +223,11 @@ def _refuse_maps(column: Column) -> None:
         )
 
 
-def has_map(type_: SqlType) -> bool:
-    if type_.kind is Kind.MAP:
+def _has_other_keys(type_: SqlType) -> bool:
+    if type_.kind is Kind.MAP and type_.key != STRING:
         return True
     inner = [type_.element] if type_.element else []
-    return any(has_map(each) for each in [*inner, *(field.type for field in type_.fields)])
+    return any(_has_other_keys(each) for each in [*inner, *(field.type for field in type_.fields)])
 
 
 # -- properties
@@ -238,6 +242,12 @@ def check_properties(properties: Properties, allowed: frozenset[str]) -> None:
             if close_names(unknown[0], allowed)
             else "Known are: " + ", ".join(sorted(allowed)) + ".",
         )
+    for word, config in _OF_REGISTRY.items():
+        if any(each.endswith(word) for each in properties):
+            raise SqlError(
+                f"The formats there are do not support the following configs: [{config}]",
+                remedy="A schema registry, to take schemas from, is not built yet.",
+            )
     if "FORMAT" in properties and {"KEY_FORMAT", "VALUE_FORMAT"} & set(properties):
         other = "KEY_FORMAT" if "KEY_FORMAT" in properties else "VALUE_FORMAT"
         raise SqlError(
@@ -319,6 +329,11 @@ def known_format(name: str) -> str:
 def check_format(name: str, columns: list[Column], part: str) -> None:
     """Can this format hold these columns? `part` is Key or Value, for the message."""
     reason = ""
+    if name == "JSON" and any(_has_other_keys(each.type) for each in columns):
+        raise SqlError(
+            "JSON only supports MAP types with STRING keys",
+            remedy="CAST the keys to STRING.",
+        )
     got = f"[{', '.join(column_text(each) for each in columns)}]"
     if name == "NONE" and columns:
         reason = f"The 'NONE' format can only be used when no columns are defined. Got: {got}"
@@ -348,14 +363,14 @@ def _wrapped(
 ) -> bool:
     wish = properties.get("WRAP_SINGLE_VALUE")
     if wish is None:
-        return str(defaults.get(WRAP_SINGLE_VALUES, "true")).lower() == "true"
+        return len(values) != 1 or str(defaults.get(WRAP_SINGLE_VALUES, "true")).lower() == "true"
     wrapped = str(wish).lower() == "true"
     if len(values) != 1:
         raise SqlError(
             "'WRAP_SINGLE_VALUE' is only valid for single-field value schemas",
             remedy="Leave it away: several columns are always wrapped.",
         )
-    if name in ("KAFKA", "NONE", "DELIMITED"):
+    if name == "NONE" or (wrapped and name in ("KAFKA", "DELIMITED")):
         raise SqlError(
             f"Format '{name}' does not support 'WRAP_SINGLE_VALUE' set to"
             f" '{str(wrapped).lower()}'.",

@@ -8,6 +8,7 @@ DAY 2021-02-03, CLOCK 10:11:12.345, TS 2021-02-03T04:05:06.789, Y b'abc', ZERO 0
 
 from __future__ import annotations
 
+from datetime import date
 from decimal import Decimal
 from typing import Any, Final
 
@@ -58,6 +59,8 @@ OPERATORS: Final[list[tuple[str, Any]]] = [
     ("I IN (1, 7)", True),
     ("I IN (1, '7')", True),
     ("I IN (1, NULL)", False),
+    ("NOT B IN ('no', 'f')", True),
+    ("B IN ('Ye')", True),
     ("I NOT IN (1, NULL)", True),
     ("NI IN (1, 7)", False),
     ("S IN ('Hello', 'x')", True),
@@ -218,6 +221,7 @@ NUMERIC: Final[list[tuple[str, Any]]] = [
     ("GREATEST(1, NI, 3)", 3),
     ("LEAST(4, NI, 3)", 3),
     ("GREATEST('b', 'a')", "b"),
+    ("LEAST(DAY, NULL, '1999-12-31')", date(1999, 12, 31)),
     ("RANDOM() >= 0 AND RANDOM() < 1", True),
     ("COALESCE(NI, NI, 3, 4)", 3),
     ("COALESCE(NA, ARRAY[10, 20])", [10, 20]),

@@ -9,6 +9,9 @@ from typing import Any, TypeAlias
 from sqlglot import exp
 
 from ottla.spark.sql.casts import cast_text
+from ottla.spark.sql.errors import SqlError
+from ottla.spark.sql.expressions.coercion import as_literal
+from ottla.spark.sql.expressions.operators import MOMENTS
 from ottla.spark.sql.expressions.scope import NO_CONSTANT, Scope, Value, error_at
 from ottla.spark.sql.functions.aggregation import Aggregation, only_streams
 from ottla.spark.sql.functions.patterns import LambdaShape, Pattern, Shape, UnitShape, concrete
@@ -91,7 +94,7 @@ def resolve(node: exp.Anonymous, scope: Scope, translate: Translate) -> Called:
     inner = replace(scope, aggregates=False) if is_aggregate else scope
     arguments = _arguments(node, is_aggregate)
     values = [_translated(each, inner, translate) for each in arguments]
-    match = scope.functions.resolve(node.name, [_shape(each) for each in values])
+    match = _matched(node.name, values, scope)
     texts = []
     for value, pattern in zip(values, match.parameters, strict=True):
         texts.append(_argument(value, pattern, match, inner, translate))
@@ -125,6 +128,29 @@ def _translated(node: exp.Expression, scope: Scope, translate: Translate) -> _Gi
     if isinstance(node, exp.Lambda | IntervalUnit):
         return node
     return translate(node, scope)
+
+
+def _matched(name: str, values: Sequence[_Given], scope: Scope) -> Match:
+    shapes = [_shape(each) for each in values]
+    try:
+        return scope.functions.resolve(name, shapes)
+    except SqlError:
+        read = _moments(values, shapes)
+        if read == shapes:
+            raise
+    return scope.functions.resolve(name, read)
+
+
+def _moments(values: Sequence[_Given], shapes: list[Shape]) -> list[Shape]:
+    """GREATEST(day, '2024-02-29'): text beside a date or a time is read as one."""
+    moments = {e for e in shapes if isinstance(e, SqlType) and e.kind in MOMENTS}
+    if len(moments) != 1:
+        return shapes
+    (moment,) = moments
+    return [
+        as_literal(each, moment) if isinstance(each, Value) and each.type else shape
+        for each, shape in zip(values, shapes, strict=True)
+    ]
 
 
 def _shape(given: _Given) -> Shape:

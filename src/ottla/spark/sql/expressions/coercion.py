@@ -29,7 +29,7 @@ def coerced(value: Value, wanted: SqlType, node: exp.Expression) -> str:
             f"Expected {wanted}, but {format_expression(node)} is {value.type}",
             remedy=f"CAST({format_expression(node)} AS {wanted}) may be what is meant.",
         )
-    return cast_text(value.text, value.type, wanted)
+    return _as(value, wanted)
 
 
 def meet(
@@ -61,10 +61,15 @@ def meet(
             "Can't infer a type of null. Please explicitly cast it to a required type, "
             "e.g. CAST(null AS VARCHAR).",
         )
-    return common, [
-        null_of(common) if each.type is None else cast_text(each.text, each.type, common)
-        for each in values
-    ]
+    return common, [null_of(common) if e.type is None else _as(e, common) for e in values]
+
+
+def _as(value: Value, wanted: SqlType) -> str:
+    """A literal's text is a BOOLEAN by how it begins; CAST wants the whole word."""
+    assert value.type is not None
+    if wanted.kind is Kind.BOOLEAN and value.type == STRING and value.is_constant:
+        return "true" if value.constant.strip().lower()[0] in "ty" else "false"
+    return cast_text(value.text, value.type, wanted)
 
 
 def as_literal(value: Value, wanted: SqlType) -> SqlType:

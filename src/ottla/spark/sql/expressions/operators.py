@@ -8,6 +8,7 @@ from typing import Final
 from sqlglot import exp
 
 from ottla.spark.sql.casts import cast_text
+from ottla.spark.sql.comparing import comparable
 from ottla.spark.sql.expressions.coercion import meet
 from ottla.spark.sql.expressions.moments import millis_of
 from ottla.spark.sql.expressions.scope import Value, error_at
@@ -123,20 +124,6 @@ def one_of(nodes: Sequence[exp.Expression], values: Sequence[Value]) -> Value:
     type_, texts = meet(values, nodes, "operator does not exist")
     first, *others = (comparable(each, type_) for each in texts)
     return Value(BOOLEAN, f"coalesce(({first} IN ({', '.join(others)})), false)")
-
-
-def comparable(text: str, type_: SqlType) -> str:
-    """Spark compares no maps; their sorted entries, or as JSON where a map lies deeper."""
-    if not _has_map(type_):
-        return text
-    if type_.kind is Kind.MAP and type_.element is not None and not _has_map(type_.element):
-        return f"array_sort(map_entries({text}))"
-    return f"to_json({text})"
-
-
-def _has_map(type_: SqlType) -> bool:
-    inner = [type_.element] if type_.element else [each.type for each in type_.fields]
-    return type_.kind is Kind.MAP or any(_has_map(each) for each in inner)
 
 
 def _has_order(type_: SqlType) -> bool:

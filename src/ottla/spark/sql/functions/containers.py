@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from ottla.spark.sql.casts import to_string
+from ottla.spark.sql.comparing import comparable, has_map
 from ottla.spark.sql.functions.declare import scalar, signature
 from ottla.spark.sql.functions.table import Call
+from ottla.spark.sql.types import SqlType
 
 FAMILY: Final = "Collections"
 
-_REMOVED: Final = "filter({0}, __x -> NOT (__x <=> {1}))"
 _SLICE: Final = (
     "CASE WHEN {from_} >= 1 AND {to} >= {from_} - 1 AND {from_} <= size({list}) "
     "THEN slice({list}, {from_}, {to} - {from_} + 1) END"
@@ -19,6 +21,44 @@ _SERIES: Final = (
     "CASE WHEN (CAST({2} AS int) > 0 AND {0} <= {1}) OR (CAST({2} AS int) < 0 AND {0} >= {1}) "
     "THEN sequence({0}, {1}, CAST({2} AS {kind})) END"
 )
+
+
+def _element(call: Call) -> SqlType:
+    type_ = call.types[0]
+    assert type_ is not None
+    assert type_.element is not None
+    return type_.element
+
+
+def _found_in(array: str, call: Call, element: str) -> str:
+    """A lambda's body: whether __x, of the array, is that element."""
+    kind = _element(call)
+    return f"{array}({call.texts[0]}, __x -> {{}}({comparable('__x', kind)} <=> {element}))"
+
+
+def _contains(call: Call) -> str:
+    element = comparable(call.texts[1], _element(call))
+    return f"coalesce({_found_in('exists', call, element).format('')}, false)"
+
+
+def _removed(call: Call) -> str:
+    return _found_in("filter", call, comparable(call.texts[1], _element(call))).format("NOT ")
+
+
+def _as_sets(spark: str) -> Callable[[Call], str]:
+    """Spark's function of sets. It compares no maps: these are looked at as their entries."""
+
+    def of(call: Call) -> str:
+        kind = _element(call)
+        if not has_map(kind):
+            return spark.format(*call.texts)
+        shown = f"__x -> struct({comparable('__x', kind)} AS k)"
+        keys = spark.format(*(f"transform({each}, {shown})" for each in call.texts))
+        all_ = " || ".join(f"coalesce({each}, array())" for each in call.texts)
+        first = f"element_at(filter({all_}, __x -> {comparable('__x', kind)} <=> __k.k), 1)"
+        return f"transform({keys}, __k -> {first})"
+
+    return of
 
 
 def _joined(call: Call) -> str:
@@ -42,7 +82,8 @@ def _slice(call: Call) -> str:
 def _series(call: Call) -> str:
     element = call.returns.element
     assert element is not None
-    step = call.texts[2] if len(call.texts) > 2 else "1"
+    start, end = call.texts[:2]
+    step = call.texts[2] if len(call.texts) > 2 else f"IF({start} <= {end}, 1, -1)"
     return _SERIES.format(call.texts[0], call.texts[1], step, kind=element.spark)
 
 
@@ -70,26 +111,30 @@ ARRAYS: Final = (
         "Whether the array has that element.",
         signature(
             "ARRAY<T> array, T element -> BOOLEAN",
-            "coalesce(exists({0}, __x -> __x <=> {1}), false)",
+            _contains,
         ),
     ),
     scalar(
         "ARRAY_DISTINCT",
         FAMILY,
         "The elements without repetition, in the order of their first coming.",
-        signature("ARRAY<T> array -> ARRAY<T>", "array_distinct({0})"),
+        signature("ARRAY<T> array -> ARRAY<T>", _as_sets("array_distinct({0})")),
     ),
     scalar(
         "ARRAY_EXCEPT",
         FAMILY,
         "The elements of the first array that are not in the second, without repetition.",
-        signature("ARRAY<T> first, ARRAY<T> second -> ARRAY<T>", "array_except({0}, {1})"),
+        signature(
+            "ARRAY<T> first, ARRAY<T> second -> ARRAY<T>", _as_sets("array_except({0}, {1})")
+        ),
     ),
     scalar(
         "ARRAY_INTERSECT",
         FAMILY,
         "The elements that are in both arrays, without repetition, in the order of the first.",
-        signature("ARRAY<T> first, ARRAY<T> second -> ARRAY<T>", "array_intersect({0}, {1})"),
+        signature(
+            "ARRAY<T> first, ARRAY<T> second -> ARRAY<T>", _as_sets("array_intersect({0}, {1})")
+        ),
     ),
     scalar(
         "ARRAY_JOIN",
@@ -120,7 +165,7 @@ ARRAYS: Final = (
         "ARRAY_REMOVE",
         FAMILY,
         "The array without that element, wherever it was.",
-        signature("ARRAY<T> array, T element -> ARRAY<T>", _REMOVED),
+        signature("ARRAY<T> array, T element -> ARRAY<T>", _removed),
     ),
     scalar(
         "ARRAY_SORT",
@@ -137,12 +182,13 @@ ARRAYS: Final = (
         "ARRAY_UNION",
         FAMILY,
         "The elements of both arrays without repetition, in the order of their first coming.",
-        signature("ARRAY<T> first, ARRAY<T> second -> ARRAY<T>", "array_union({0}, {1})"),
+        signature("ARRAY<T> first, ARRAY<T> second -> ARRAY<T>", _as_sets("array_union({0}, {1})")),
     ),
     scalar(
         "GENERATE_SERIES",
         FAMILY,
-        "All numbers from one to another, both included, by steps of `step` (1 if left out).",
+        "All numbers from one to another, both included, by steps of `step` (if it is left out, by"
+        " 1, or by -1 where the first is the larger).",
         signature("INTEGER start, INTEGER end -> ARRAY<INTEGER>", _series),
         signature("BIGINT start, BIGINT end -> ARRAY<BIGINT>", _series),
         signature("INTEGER start, INTEGER end, INTEGER step -> ARRAY<INTEGER>", _series),

@@ -13,13 +13,22 @@ FAMILY: Final = "Bytes"
 ENCODINGS: Final = ("hex", "utf8", "ascii", "base64")
 _ASCII: Final = r"regexp_replace({0}, '[^\\x00-\\x7F]', '?')"
 _NOT_ASCII: Final = r"'[\\x{80}-\\x{FF}]', '\uFFFD'"
-_BARE_HEX: Final = r"regexp_replace({0}, '^(0[xX]|[xX](?=\'))|\'', '')"
+_HEX: Final = (
+    (r"^0[xX]([0-9A-Fa-f]*)$", 1),
+    (r"^[xX]\'(([0-9A-Fa-f]{2})*)\'$", 1),
+    (r"^([0-9A-Fa-f]{2})*$", 0),
+)
+"""Digits two by two, bare or as X'...'; behind 0x there may be one too few."""
 
 
 def _bytes_of(text: str, encoding: str) -> str:
     match encoding:
         case "hex":
-            return f"try_to_binary({_BARE_HEX.format(text)}, 'hex')"
+            cases = " ".join(
+                f"WHEN {text} RLIKE '{each}' THEN unhex(regexp_extract({text}, '{each}', {group}))"
+                for each, group in _HEX
+            )
+            return f"CASE {cases} END"
         case "base64":
             return f"try_to_binary({text}, 'base64')"
         case "ascii":

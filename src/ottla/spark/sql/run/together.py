@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.spark.running.checkpoints import Position, earliest_of
-from ottla.spark.sql.definitions import has_map
+from ottla.spark.sql.comparing import has_map
 from ottla.spark.sql.plan.stages import Aggregate, Input, Stage
 from ottla.spark.sql.run.frames import member_text, timed, window_bounds, window_text
 from ottla.spark.sql.schema import DELETED, ROWTIME
