@@ -48,6 +48,21 @@ def test_all_columns_in_their_order() -> None:
     )
 
 
+def test_a_map_without_a_key_is_refused() -> None:
+    columns = (Column("M", t.map_of(t.STRING, t.INTEGER)),)
+    layout = Layout(Schema(columns), Format("NONE"), Format("JSON"))
+    into = Source("S", SourceKind.STREAM, layout, "s")
+    with pytest.raises(SqlError, match="Failed to insert values into 'S'"):
+        record("INSERT INTO S VALUES (MAP(CAST(NULL AS STRING) := 1));", into)
+
+
+def test_key_columns_come_first() -> None:
+    columns = (Column("N", t.INTEGER), Column("ID", t.STRING, Role.KEY))
+    layout = Layout(Schema(columns), Format("KAFKA"), Format("JSON"))
+    into = Source("S", SourceKind.STREAM, layout, "s")
+    assert record("INSERT INTO S VALUES ('a', 5);", into) == (b"a", b'{"N":5}', 777)
+
+
 def test_some_columns_and_rowtime() -> None:
     assert record("INSERT INTO S (N, ID, ROWTIME) VALUES (-5, 'a', 1234);") == (
         b"a",

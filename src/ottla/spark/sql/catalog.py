@@ -166,11 +166,7 @@ def check_replace(catalog: Catalog, new: Source) -> None:
     if old is None:
         return
     if old.read_only or new.read_only:
-        raise SqlError(
-            f"Cannot add {new.kind.lower()} '{new.name}': CREATE OR REPLACE is not supported on"
-            f" source {old.kind.lower()}s.",
-            remedy=f"Drop it first: DROP {old.kind} {new.name};",
-        )
+        raise not_replaceable(new.name, old.kind)
     if old.kind is not new.kind:
         raise SqlError(
             f"Cannot add {new.kind.lower()} '{new.name}': A {old.kind.lower()} with the same name"
@@ -185,6 +181,15 @@ def check_replace(catalog: Catalog, new: Source) -> None:
             remedy="OR REPLACE can add columns at the end of the value. For any other change drop"
             " it first, or choose another name.",
         )
+
+
+def not_replaceable(name: str, kind: SourceKind) -> SqlError:
+    """What SOURCE says stays as it was read."""
+    return SqlError(
+        f"Cannot add {kind.lower()} '{name}': CREATE OR REPLACE is not supported on source"
+        f" {kind.lower()}s.",
+        remedy=f"Leave out OR REPLACE, and DROP {kind} {name}; first if it is there.",
+    )
 
 
 def _not_upgradeable(old: Source, new: Source) -> Iterable[str]:

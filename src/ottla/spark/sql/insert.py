@@ -59,7 +59,7 @@ class Inserts:
         whole = {**row, ROWTIME: self._now_ms() if timestamp_ms is None else timestamp_ms}
         try:
             key, value, moment = self._encoder.record({**whole, DELETED: False})
-        except ValueError as error:
+        except (ValueError, TypeError) as error:  # TypeError: a map has NULL for a key
             raise SqlError(f"Failed to insert values into '{source.name}'. {error}") from None
         assert moment is not None
         if moment < 0:
@@ -78,9 +78,8 @@ class Inserts:
                 )
             return statement.columns
         # Headers can't be written: they are not among the columns that values are for.
-        names = [
-            each.name for each in self._source.schema.columns if each.role in (Role.KEY, Role.VALUE)
-        ]
+        schema = self._source.schema
+        names = [each.name for each in (*schema.key, *schema.value)]
         if len(names) != len(statement.values):
             raise SqlError(
                 "Expected a value for each column."

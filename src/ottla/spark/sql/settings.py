@@ -16,11 +16,13 @@ from ottla.spark.sql.catalog import did_you_mean
 from ottla.spark.sql.definitions import (
     DEFAULT_KEY_FORMAT,
     DEFAULT_VALUE_FORMAT,
+    TOPIC_PREFIX,
     WRAP_SINGLE_VALUES,
     known_format,
 )
 from ottla.spark.sql.errors import SqlError
 from ottla.spark.sql.functions import MODULES
+from ottla.spark.sql.functions.aggregates import LIST_LIMIT, SET_LIMIT
 
 SERVICE_ID: Final = "ksql.service.id"
 BOOTSTRAP_SERVERS: Final = "bootstrap.servers"
@@ -33,6 +35,7 @@ QUERIES_FILE: Final = "ksql.queries.file"
 AUTO_OFFSET_RESET: Final = "auto.offset.reset"
 COMMAND_TIMEOUT_MS: Final = "ksql.server.command.response.timeout.ms"
 TABLE_SCANS: Final = "ksql.query.pull.table.scan.enabled"
+RANGE_SCANS: Final = "ksql.query.pull.range.scan.enabled"
 PUSH_QUERIES_MAX: Final = "ksql.max.push.queries"
 STREAMS_PREFIX: Final = "ksql.streams."
 
@@ -93,6 +96,12 @@ PROPERTIES: Final = {
         Property(DEFAULT_VALUE_FORMAT, "", True, _format),
         Property(WRAP_SINGLE_VALUES, "true", True, _BOOLEAN),
         Property(TABLE_SCANS, "true", True, _BOOLEAN),
+        Property(RANGE_SCANS, "true", True, _BOOLEAN),
+        Property("ksql.query.pull.stream.enabled", "true", True, _one_of("true")),
+        Property(TOPIC_PREFIX, "", editable=True),
+        Property(LIST_LIMIT, "", editable=True, check=_number),
+        Property(SET_LIMIT, "", editable=True, check=_number),
+        Property("ksql.functions.substring.legacy.args", "false", True, _one_of("false")),
         Property("ksql.fail.on.deserialization.error", "false", True, _BOOLEAN),
         Property("ksql.query.error.max.queue.size", "10", editable=True, check=_number),
         Property("ksql.windowed.session.key.legacy", "false", True, _BOOLEAN),

@@ -74,6 +74,11 @@ def test_if_not_exists_and_or_replace() -> None:
     assert "changed, missing or reordered" in refused(state, less)
 
 
+def test_a_source_that_is_only_read_is_not_replaced() -> None:
+    text = ORDERS.replace("CREATE", "CREATE OR REPLACE SOURCE")
+    assert "CREATE OR REPLACE is not supported on source streams" in refused(State(), text)
+
+
 def test_alter_adds_columns() -> None:
     made = done(State(), ORDERS, "ALTER STREAM orders ADD COLUMN w DOUBLE;")
     assert made.message == "Stream ORDERS altered"

@@ -40,9 +40,14 @@ CREATE TABLE by_minute (item STRING PRIMARY KEY, n BIGINT) WITH (KAFKA_TOPIC='by
 def shop() -> Catalog:
     catalog = Catalog()
     for statement in parse(SHOP):
-        assert isinstance(statement, CreateSource)
-        catalog = catalog.with_source(define(statement, lambda _: 2, {}).source)
+        catalog = with_source(catalog, statement.text)
     return catalog
+
+
+def with_source(catalog: Catalog, text: str) -> Catalog:
+    (statement,) = parse(text)
+    assert isinstance(statement, CreateSource)
+    return catalog.with_source(define(statement, lambda _: 2, {}).source)
 
 
 def planned(text: str, catalog: Catalog | None = None, **properties: str) -> Plan:

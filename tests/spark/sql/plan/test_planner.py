@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from planned_shop import planned, shop
+from planned_shop import planned, shop, with_source
 
 from ottla.spark.sql.catalog import schema_text
+from ottla.spark.sql.errors import SqlError
 from ottla.spark.sql.plan.stages import (
     Aggregate,
     ForeignKeyJoin,
@@ -39,6 +40,14 @@ SCHEMAS = [
      "`K` STRING KEY, `ID` STRING"),
     ("CREATE STREAM x AS SELECT order_id, id FROM payments PARTITION BY NULL",
      "`ORDER_ID` STRING, `ID` STRING"),
+    ("CREATE STREAM x AS SELECT * FROM payments PARTITION BY order_id",
+     "`ORDER_ID` STRING KEY, `AMOUNT` INTEGER, `ID` STRING"),
+    ("CREATE STREAM x AS SELECT * FROM payments PARTITION BY (ABS(amount))",
+     "`KSQL_COL_0` INTEGER KEY, `ORDER_ID` STRING, `AMOUNT` INTEGER, `ID` STRING"),
+    ("CREATE STREAM x AS SELECT *, ABS(amount) AS a FROM payments PARTITION BY ABS(amount)",
+     "`A` INTEGER KEY, `ORDER_ID` STRING, `AMOUNT` INTEGER, `ID` STRING"),
+    ("CREATE STREAM x AS SELECT id, amount, place->zip, orders.place->zip FROM orders",
+     "`ID` STRING KEY, `AMOUNT` INTEGER, `ZIP` INTEGER, `ZIP_1` INTEGER"),
     ("CREATE STREAM x AS SELECT page FROM clicks", "`PAGE` STRING"),
     ("CREATE STREAM x AS SELECT id, EXPLODE(tags) AS tag FROM orders",
      "`ID` STRING KEY, `TAG` STRING"),
@@ -54,6 +63,8 @@ SCHEMAS = [
     ("CREATE TABLE x AS SELECT UCASE(item) AS u, MAX(amount) - MIN(amount) AS span FROM orders"
      " GROUP BY UCASE(item)",
      "`U` STRING KEY, `SPAN` INTEGER"),
+    ("CREATE TABLE x AS SELECT (amount + 1) AS k, COUNT(*) AS n FROM orders GROUP BY amount + 1",
+     "`K` INTEGER KEY, `N` BIGINT"),
     ("CREATE TABLE x AS SELECT item, AS_VALUE(item) AS v, COUNT(*) AS n FROM orders GROUP BY item",
      "`ITEM` STRING KEY, `V` STRING, `N` BIGINT"),
     ("CREATE TABLE x AS SELECT item, WINDOWSTART AS s, COUNT(*) AS n FROM orders"
@@ -69,6 +80,13 @@ SCHEMAS = [
     ("CREATE STREAM x AS SELECT p.order_id, item FROM orders o"
      " JOIN payments p WITHIN 1 HOUR ON o.id = p.order_id",
      "`ORDER_ID` STRING KEY, `ITEM` STRING"),
+    ("CREATE STREAM x AS SELECT o.id, p.order_id, item FROM orders o"
+     " RIGHT JOIN payments p WITHIN 1 HOUR ON o.id = p.order_id",
+     "`O_ID` STRING KEY, `ORDER_ID` STRING, `ITEM` STRING"),
+    ("CREATE STREAM x AS SELECT p.order_id, item, carrier FROM orders o"
+     " LEFT JOIN payments p WITHIN 1 HOUR ON UCASE(o.id) = p.order_id"
+     " LEFT JOIN shipments s WITHIN 1 HOUR ON UCASE(o.id) = s.order_id",
+     "`P_ORDER_ID` STRING KEY, `ITEM` STRING, `CARRIER` STRING"),
     ("CREATE STREAM x AS SELECT ROWKEY AS k, item FROM orders o"
      " FULL OUTER JOIN payments p WITHIN 1 HOUR ON o.id = p.order_id",
      "`K` STRING KEY, `ITEM` STRING"),
@@ -240,7 +258,9 @@ def test_two_streams_join_within_a_time(join: str, kind: JoinKind) -> None:
     assert (operator.left.key, operator.right.key) == ("`ID`", "`ORDER_ID`")
     # Only what is asked for is kept in the state.
     assert dict(operator.left.row) == {"ID": "`ID`"}
-    assert dict(plan.stages[0].output.columns)["O_ID"] == "CAST(`left`.`ID` AS string)"
+    outer = kind is JoinKind.OUTER  # whose key has a name of its own
+    text = "`left`.`ID`" if outer else "`key`"
+    assert dict(plan.stages[0].output.columns)["O_ID"] == f"CAST({text} AS string)"
 
 
 def test_a_stream_joins_a_table() -> None:
@@ -263,6 +283,73 @@ def test_tables_join_by_key_or_by_foreign_key() -> None:
     operator = foreign.stages[0].operator
     assert isinstance(operator, ForeignKeyJoin)
     assert (operator.left.key, operator.left.foreign) == ("`ID`", "`REGION`")
+
+
+TWO_KEYS = (
+    "CREATE TABLE seats (hall STRING PRIMARY KEY, no INT PRIMARY KEY, region STRING)"
+    " WITH (KAFKA_TOPIC='seats', FORMAT='JSON');"
+)
+
+
+def test_a_foreign_key_join_keeps_all_columns_of_the_primary_key() -> None:
+    catalog = with_source(shop(), TWO_KEYS)
+    joined = "FROM seats s JOIN regions r ON s.region = r.region"
+    plan = planned(f"CREATE TABLE x AS SELECT s.no, s.hall, manager {joined}", catalog)
+    assert schema_text(plan.schema) == "`HALL` STRING KEY, `NO` INTEGER KEY, `MANAGER` STRING"
+    operator = plan.stages[0].operator
+    assert isinstance(operator, ForeignKeyJoin)
+    assert operator.left.key == "named_struct('HALL', `HALL`, 'NO', `NO`)"
+    assert dict(plan.stages[0].output.columns)["HALL"] == "CAST(`key`.`HALL` AS string)"
+    pushed = planned(f"SELECT s.no, manager, s.hall {joined} EMIT CHANGES", catalog)
+    assert dict(pushed.stages[0].output.columns)["HALL"] == "CAST(`key`.`HALL` AS string)"
+    with pytest.raises(SqlError, match="must include the primary key column NO"):
+        planned(f"CREATE TABLE x AS SELECT s.hall, manager {joined}", catalog)
+
+
+def test_streams_with_windows_join_by_them_as_well() -> None:
+    catalog = shop()
+    for name in "a", "b":
+        catalog = with_source(
+            catalog,
+            f"CREATE STREAM {name} (id INT KEY, v INT) WITH (KAFKA_TOPIC='{name}',"
+            " VALUE_FORMAT='JSON', WINDOW_TYPE='HOPPING', WINDOW_SIZE='10 SECONDS');",
+        )
+    plan = planned(
+        "CREATE STREAM x AS SELECT a.id, a.v, b.v FROM a JOIN b WITHIN 1 HOUR ON a.id = b.id",
+        catalog,
+    )
+    operator = plan.stages[0].operator
+    assert isinstance(operator, StreamJoin)
+    assert operator.windowed
+    assert plan.layout.windowed == Windowed(WindowKind.HOPPING, 10_000)
+
+
+def test_a_push_query_can_aggregate_all_rows() -> None:
+    plan = planned("SELECT COUNT(*) AS n, SUM(amount) FROM orders EMIT CHANGES")
+    assert schema_text(plan.schema) == "`N` BIGINT, `KSQL_COL_0` INTEGER"
+    assert isinstance(plan.stages[0].operator, Aggregate)
+
+
+def test_lists_can_be_limited() -> None:
+    text = "CREATE TABLE x AS SELECT item, COLLECT_LIST(amount) AS all_ FROM orders GROUP BY item"
+    (call,) = planned(text, **{"ksql.functions.collect_list.limit": "7"}).stages[0].operator.calls
+    (free,) = planned(text).stages[0].operator.calls
+    assert "7" in call.spark
+    assert call.spark != free.spark
+
+
+def test_wrapping_and_names_of_topics() -> None:
+    text = "CREATE STREAM bare (v INT) WITH (KAFKA_TOPIC='b', VALUE_FORMAT='JSON',"
+    catalog = with_source(shop(), f"{text} WRAP_SINGLE_VALUE=false);")
+    prefix = {"ksql.output.topic.name.prefix": "made-"}
+    plan = planned("CREATE STREAM x AS SELECT * FROM bare", catalog, **prefix)
+    assert plan.layout.value_format.wrapped
+    assert plan.topic is not None
+    assert plan.topic.name == "made-X"
+    statement = "CREATE STREAM x WITH (KAFKA_TOPIC='y') AS SELECT * FROM bare"
+    named = planned(statement, catalog, **prefix).topic
+    assert named is not None
+    assert named.name == "y"
 
 
 def test_three_sources_are_two_stages_with_a_topic_between() -> None:

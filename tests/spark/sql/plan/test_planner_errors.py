@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from planned_shop import planned
+from planned_shop import planned, shop, with_source
 
 from ottla.spark.sql.errors import SqlError
 
@@ -85,6 +85,28 @@ WRONG = [
      "FULL OUTER JOIN is not supported for foreign-key"),
     ("CREATE STREAM x AS SELECT item FROM orders o JOIN payments p WITHIN 1 HOUR"
      " ON o.id = p.order_id", "must include the join expressions O.ID or P.ORDER_ID"),
+    ("CREATE STREAM x AS SELECT STRUCT(m := MAP('a' := id)) AS k, id FROM payments"
+     " PARTITION BY STRUCT(m := MAP('a' := id))", "Map keys, including types that contain maps"),
+    ("CREATE STREAM x AS SELECT id, MAP(amount := id) FROM payments",
+     "JSON only supports MAP types with STRING keys"),
+    ("CREATE STREAM x WITH (KEY_FORMAT='JSON') AS SELECT id, amount FROM payments"
+     " PARTITION BY NULL", "Key format specified for stream without key columns"),
+    ("CREATE STREAM x AS SELECT * FROM payments PARTITION BY ()",
+     "PARTITION BY requires at least one expression"),
+    ("CREATE STREAM x AS SELECT * FROM payments PARTITION BY ROWTIME",
+     "must include the partitioning expression ROWTIME"),
+    ("CREATE TABLE x AS SELECT item, MIN(WINDOWSTART) FROM orders"
+     " WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY item",
+     "Window bounds column WINDOWSTART can only be used in the SELECT clause"),
+    ("CREATE TABLE x AS SELECT item, COUNT(*) FROM orders WINDOW TUMBLING (SIZE 1 MINUTE)"
+     " WHERE WINDOWSTART > 5 GROUP BY item", "WHERE column 'WINDOWSTART' cannot be resolved"),
+    ("CREATE STREAM x WITH (VALUE_SCHEMA_FULL_NAME='y') AS SELECT * FROM orders",
+     "do not support the following configs: [fullSchemaName]"),
+    ("SELECT * FROM by_minute m JOIN regions r ON m.item = r.region EMIT CHANGES",
+     "Can not join windowed source to non-windowed source.\n`M` is TUMBLING windowed\n"
+     "`R` is not windowed"),
+    ("SELECT * FROM by_minute a JOIN by_minute b ON a.item = b.item EMIT CHANGES",
+     "does not support persistent queries on windowed tables"),
     ("INSERT INTO payments SELECT id, amount FROM orders",
      "Incompatible schema between results and sink"),
     ("INSERT INTO customers SELECT * FROM orders",
@@ -99,6 +121,24 @@ def test_what_is_wrong_is_said(statement: str, message: str) -> None:
         planned(statement)
     assert message in caught.value.message
     assert caught.value.remedy or not message
+
+
+@pytest.mark.parametrize(
+    ("window", "on", "message"),
+    [
+        ("WINDOW_TYPE='SESSION'", "id", "Incompatible windowed sources.\nLeft source: HOPPING"),
+        ("WINDOW_TYPE='HOPPING', WINDOW_SIZE='2 SECONDS'", "id", "Implicit repartitioning"),
+        ("WINDOW_TYPE='HOPPING', WINDOW_SIZE='1 SECONDS'", "v", "Implicit repartitioning"),
+    ],
+)
+def test_windows_that_do_not_fit_are_not_joined(window: str, on: str, message: str) -> None:
+    text = "CREATE STREAM {} (id INT KEY, v INT) WITH (KAFKA_TOPIC='t', VALUE_FORMAT='JSON', {});"
+    first = text.format("a", "WINDOW_TYPE='HOPPING', WINDOW_SIZE='1 SECONDS'")
+    catalog = with_source(with_source(shop(), first), text.format("b", window))
+    with pytest.raises(SqlError) as caught:
+        planned(f"SELECT * FROM a JOIN b WITHIN 1 HOUR ON a.{on} = b.{on} EMIT CHANGES", catalog)
+    assert caught.value.message.startswith(message)
+    assert caught.value.remedy
 
 
 def test_a_wrong_name_has_its_place_and_a_suggestion() -> None:

@@ -21,6 +21,7 @@ from ottla.spark.sql.catalog import (
     check_new,
     check_replace,
     did_you_mean,
+    not_replaceable,
 )
 from ottla.spark.sql.definitions import PartitionCount, TopicWish, define
 from ottla.spark.sql.errors import SqlError
@@ -177,6 +178,8 @@ def _create_source(statement: CreateSource, state: State, around: Around) -> Cha
         return _there_already(statement.name, statement.kind, state)
     if not statement.or_replace:
         check_new(catalog, statement.name, statement.kind)
+    elif statement.read_only:
+        raise not_replaceable(statement.name, statement.kind)
     count = _lenient(around.partition_count) if around.lenient else around.partition_count
     definition = define(statement, count, around.properties)
     check_replace(catalog, definition.source)

@@ -32,7 +32,7 @@ from ottla.spark.sql.plan.pull import plan_pull
 from ottla.spark.sql.printing import Printing
 from ottla.spark.sql.pull import SimplePull, simple_pull
 from ottla.spark.sql.schema import PSEUDO_COLUMNS, Column
-from ottla.spark.sql.settings import TABLE_SCANS, Settings
+from ottla.spark.sql.settings import RANGE_SCANS, TABLE_SCANS, Settings
 from ottla.spark.sql.syntax.statements import InsertValues, Print, Select
 from ottla.spark.sql.types import SqlType
 from ottla.spark.tables import Table, Tables
@@ -305,7 +305,12 @@ class Workers:
 
 
 def _check_scan(pull: SimplePull, properties: Mapping[str, str]) -> None:
-    if pull.keys is None and properties.get(TABLE_SCANS, "true").lower() == "false":
+    """A range of keys is no scan of the table, unless it is said to be one."""
+    off = [
+        each for each in (TABLE_SCANS, RANGE_SCANS) if properties.get(each, "").lower() == "false"
+    ]
+    ranges = pull.chosen is not None and RANGE_SCANS not in off
+    if pull.keys is None and not ranges and TABLE_SCANS in off:
         raise SqlError(
             "WHERE clause missing key columns, and table scans are disabled:"
             f" {TABLE_SCANS} is false.",

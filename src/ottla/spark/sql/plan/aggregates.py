@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -103,18 +103,26 @@ def window_names(query: Query, names: Names) -> Names:
 
 
 def grouped(
-    query: Query, names: Names, items: list[Item], text: Callable[[str, str], str], kind: SourceKind
+    query: Query,
+    names: Names,
+    items: list[Item],
+    read: Input,
+    text: Callable[[str, str], str],
+    settings: Mapping[str, str],
 ) -> Grouped:
-    """`text` gives the columns of the aggregate's input, a stream or a table."""
+    """`text` gives the columns of the aggregate's input, `read`."""
     bound = [names.bind(each, "GROUP BY") for each in query.group_by]
     having = names.bind(query.having, "HAVING") if query.having is not None else None
     order = ORDER_BY_OFFSET if _of_one_partition(bound, names) else ORDER_BY_TIME
-    scope = replace(scope_of(names, text), table=kind is SourceKind.TABLE, order=order)
+    is_table = read.kind is SourceKind.TABLE
+    scope = replace(scope_of(names, text), table=is_table, order=order, settings=settings)
     groups = _groups(bound, scope)
     found: list[Expression] = []
     for each in (*(item.expression for item in items), *([having] if having else [])):
         found.extend(call for call in calls_in(each) if call not in found)
     check_clauses(query, found)
+    for call in found:
+        _check_no_bounds(call)
     calls = tuple(aggregate_call(call, f"A{number}", scope) for number, call in enumerate(found))
     made = {
         **{each.name: each.type for each in groups},
@@ -140,6 +148,18 @@ def grouped(
         )
     key = Key(tuple(_key_columns(bound, groups, items, names)), "grouping expression")
     return Grouped(groups, calls, changed, after, key, replace(names, made=made))
+
+
+def _check_no_bounds(call: Expression) -> None:
+    """A window has its bounds, not each of its rows."""
+    for alias, name in columns_in(call):
+        if alias == MADE and name in WINDOW_BOUNDS:
+            raise at(
+                call,
+                f"Window bounds column {name} can only be used in the SELECT clause of windowed"
+                f" aggregations: not in {format_expression(call)}",
+                f"{name} is the same for all rows of a window: it needs no aggregate function.",
+            )
 
 
 def _of_one_partition(bound: list[Expression], names: Names) -> bool:

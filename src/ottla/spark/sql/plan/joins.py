@@ -22,10 +22,10 @@ from ottla.spark.sql.plan.stages import (
     StreamTableJoin,
     TableJoin,
 )
-from ottla.spark.sql.schema import Column, Format, Layout, Role, Schema
+from ottla.spark.sql.schema import Column, Format, Layout, Role, Schema, Windowed, WindowKind
 from ottla.spark.sql.syntax import format_expression
 from ottla.spark.sql.syntax.statements import Expression, Join, JoinKind, SourceKind
-from ottla.spark.sql.types import SqlType, spark_name
+from ottla.spark.sql.types import SqlType, spark_name, struct
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 INTERNAL_FORMAT: Final = "JSON"
@@ -37,7 +37,8 @@ Wanted = frozenset[tuple[str, str]]
 class Joined:
     """What has been joined so far: an input of the next stage, or what the last one gives.
 
-    `matches` are the bound expressions that equal the key (a table's primary key).
+    `matches` are the bound expressions that equal the key (a table's primary key). After an OUTER
+    join there are none: either side may be missing.
     """
 
     relations: tuple[Named, ...]
@@ -45,6 +46,8 @@ class Joined:
     input: Input
     matches: tuple[Expression, ...]
     key_type: SqlType | None = None
+    primary: tuple[KeyColumn, ...] = ()
+    """The columns of a table's primary key, where it has several: then no column equals the key."""
 
     def text(self, alias: str, name: str) -> str:
         """A column as the input has it."""
@@ -70,6 +73,10 @@ class JoinPlan:
     key: Key
     kind: SourceKind
     key_type: SqlType
+    matches: tuple[Expression, ...]
+    """All that equals the key; only columns can stand for it in the select list."""
+    windowed: Windowed | None = None
+    """Both sides have this window in their keys, and so has the result."""
 
     def text(self, alias: str, name: str) -> str:
         """A column after the last join."""
@@ -103,8 +110,13 @@ def input_of(relation: Named) -> Input:
 
 def _single(relation: Named) -> Joined:
     source = relation.source
-    matches = tuple(reference(relation.alias, each.name) for each in source.schema.key)
-    return Joined((relation,), source.kind, input_of(relation), matches)
+    key = [(reference(relation.alias, each.name), each) for each in source.schema.key]
+    matches = tuple(column for column, _ in key)
+    primary = tuple(KeyColumn((column,), each.name, each.type) for column, each in key)
+    several = source.kind is SourceKind.TABLE and len(primary) > 1
+    return Joined(
+        (relation,), source.kind, input_of(relation), matches, primary=primary if several else ()
+    )
 
 
 def _join(
@@ -112,11 +124,12 @@ def _join(
 ) -> JoinPlan:
     left_on, right_on = _sides(on, left, right)
     key_type = _key_type(on, left_on, right_on, names)
+    windowed = _windows(on, left, right, left_on, right_on)
     left_side = Side(left.input, _key_text(left_on, left, names), left.row(wanted))
     right_side = Side(right.input, _text(right_on, right, names), right.row(wanted))
     matches = _result_key(join.kind, left, right, left_on, right_on)
     if left.kind is SourceKind.STREAM and right.kind is SourceKind.STREAM:
-        operator: Operator = _stream_join(join, left_side, right_side)
+        operator: Operator = _stream_join(join, left_side, right_side, windowed is not None)
     elif left.kind is SourceKind.STREAM:
         _check_stream_table(join, on, right, right_on)
         operator = StreamTableJoin(left_side, right_side, join.kind)
@@ -136,8 +149,12 @@ def _join(
             Side(left.input, key, left.row(wanted), foreign=left_side.key), right_side, join.kind
         )
         matches = left.matches
-    result_key = Key((KeyColumn(matches, _key_name(matches), key_type),), "join expression")
-    return JoinPlan((), operator, left, right, result_key, left.kind, key_type)
+        if left.primary:
+            primary = Key(left.primary, "primary key column")
+            return JoinPlan((), operator, left, right, primary, left.kind, key_type, matches)
+    columns = tuple(each for each in matches if isinstance(each, exp.Column))
+    result_key = Key((KeyColumn(columns, _key_name(columns), key_type),), "join expression")
+    return JoinPlan((), operator, left, right, result_key, left.kind, key_type, matches, windowed)
 
 
 def _text(expression: Expression, joined: Joined, names: Names) -> str:
@@ -146,6 +163,8 @@ def _text(expression: Expression, joined: Joined, names: Names) -> str:
 
 def _key_text(on: Expression, joined: Joined, names: Names) -> str:
     """A row that was deleted between two joins has its key, and nothing else."""
+    if joined.primary:
+        return _text(on, joined, names)
     if len(joined.relations) > 1 and any(on == each for each in joined.matches):
         return spark_name(JOIN_KEY)
     return _text(on, joined, names)
@@ -156,7 +175,11 @@ def _key_name(matches: tuple[Expression, ...]) -> str:
 
 
 def _primary(left: Joined, names: Names) -> tuple[str, SqlType]:
-    if not left.matches:
+    if left.primary and len(left.relations) == 1:
+        parts = (f"'{each.name}', {spark_name(each.name)}" for each in left.primary)
+        kind = struct(*((each.name, each.type) for each in left.primary))
+        return f"named_struct({', '.join(parts)})", kind
+    if not left.matches or left.primary:
         return spark_name(JOIN_KEY), left.key_type or left.input.layout.schema.key[0].type
     first = left.matches[0]
     assert isinstance(first, exp.Column)
@@ -224,7 +247,7 @@ def _key_type(on: Expression, left: Expression, right: Expression, names: Names)
 
 def _is_key(expression: Expression, joined: Joined) -> bool:
     keys = joined.input.layout.schema.key
-    if not isinstance(expression, exp.Column) or len(keys) != 1:
+    if not isinstance(expression, exp.Column) or len(keys) != 1 or joined.primary:
         return False
     return any(expression == each for each in joined.matches)
 
@@ -283,7 +306,49 @@ def _check_not_windowed(join: Join, on: Expression, what: str) -> None:
         )
 
 
-def _stream_join(join: Join, left: Side, right: Side) -> StreamJoin:
+def _windows(
+    on: Expression, left: Joined, right: Joined, left_on: Expression, right_on: Expression
+) -> Windowed | None:
+    """The window of both sides, if they have one: rows of the same window are joined."""
+    windows = [each.input.layout.windowed for each in (left, right)]
+    one, other = windows
+    if right.kind is SourceKind.TABLE and other is not None and left.kind is SourceKind.STREAM:
+        return None  # refused where stream-table joins are checked
+    if one is None and other is None:
+        return None
+    if one is None or other is None:
+        lines = [
+            f"`{side.relations[0].alias}` is {f'{each.kind} ' if each else 'not '}windowed"
+            for side, each in zip((left, right), windows, strict=True)
+        ]
+        raise at(
+            on,
+            "Can not join windowed source to non-windowed source.\n" + "\n".join(lines),
+            "Only rows of the same window can be joined.",
+        )
+    if left.kind is SourceKind.TABLE or right.kind is SourceKind.TABLE:
+        raise at(
+            on,
+            "KSQL does not support persistent queries on windowed tables.",
+            "Declare streams over their topics, and join those WITHIN a time.",
+        )
+    if WindowKind.SESSION in (one.kind, other.kind) and one.kind is not other.kind:
+        raise at(
+            on,
+            f"Incompatible windowed sources.\nLeft source: {one.kind}\nRight source: {other.kind}",
+            "Sessions can be joined with sessions only, whose bounds are the same.",
+        )
+    by_key = _is_key(left_on, left) and _is_key(right_on, right)
+    if one.size_ms != other.size_ms or not by_key:
+        raise at(
+            on,
+            "Implicit repartitioning of windowed sources is not supported.",
+            "Join them by their keys, and let their windows be of one size.",
+        )
+    return one
+
+
+def _stream_join(join: Join, left: Side, right: Side, windowed: bool) -> StreamJoin:
     within = join.within
     if within is None:
         raise at(
@@ -297,27 +362,21 @@ def _stream_join(join: Join, left: Side, right: Side) -> StreamJoin:
         # for what has no partner.
         span = within.before_ms + within.after_ms
         grace = max(DAY_MS - span, 0) if join.kind is JoinKind.INNER else 0
-    return StreamJoin(left, right, join.kind, within.before_ms, within.after_ms, grace)
+    before, after = within.before_ms, within.after_ms
+    return StreamJoin(left, right, join.kind, before, after, grace, windowed)
 
 
 def _result_key(
     kind: JoinKind, left: Joined, right: Joined, left_on: Expression, right_on: Expression
 ) -> tuple[Expression, ...]:
-    """What stands for the key of the result: a side that may be missing does not."""
+    """What stands for the key of the result, columns first. Where a side may be missing, its column
+    does so too: as the key it is never missing."""
     if kind is JoinKind.OUTER:
         return ()
-    lefts = _same(left_on, left)
-    rights = _same(right_on, right)
-    if kind is JoinKind.LEFT:
-        return lefts
-    if kind is JoinKind.RIGHT:
-        return rights
-    return (*lefts, *rights)
+    return (*_same(left_on, left), *_same(right_on, right))
 
 
 def _same(expression: Expression, joined: Joined) -> tuple[Expression, ...]:
-    if not isinstance(expression, exp.Column):
-        return ()
     others = joined.matches if len(joined.relations) > 1 else ()
     if any(expression == each for each in others):
         return (expression, *(each for each in others if each != expression))
@@ -328,7 +387,10 @@ def _same(expression: Expression, joined: Joined) -> tuple[Expression, ...]:
 
 
 def internal_layout(
-    columns: Iterable[tuple[str, SqlType]], key: Iterable[tuple[str, SqlType]], kind: SourceKind
+    columns: Iterable[tuple[str, SqlType]],
+    key: Iterable[tuple[str, SqlType]],
+    kind: SourceKind,
+    windowed: Windowed | None = None,
 ) -> Layout:
     """How rows lie between two stages: everything, as JSON."""
     return Layout(
@@ -341,6 +403,7 @@ def internal_layout(
         Format(INTERNAL_FORMAT),
         Format(INTERNAL_FORMAT),
         is_table=kind is SourceKind.TABLE,
+        windowed=windowed,
     )
 
 
@@ -355,7 +418,7 @@ def between_output(
     texts = tuple((f"{a}_{n}", plan.text(a, n)) for a, n in carried)
     return Output(
         step,
-        internal_layout(columns, [(JOIN_KEY, plan.key_type)], plan.kind),
+        internal_layout(columns, [(JOIN_KEY, plan.key_type)], plan.kind, plan.windowed),
         ((JOIN_KEY, "`key`"), *texts),
         where=where,
         internal=True,
@@ -369,6 +432,6 @@ def _between(plan: JoinPlan, step: str, wanted: Wanted, names: Names) -> Stage:
 def _after(plan: JoinPlan, stage: Stage) -> Joined:
     """The result of a stage as the left side of the next join."""
     read = Input(stage.step, stage.step, stage.output.layout, plan.kind, internal=True)
-    matches = plan.key.columns[0].matches
     relations = (*plan.left.relations, *plan.right.relations)
-    return Joined(relations, plan.kind, read, matches, plan.key_type)
+    primary = plan.key.columns if len(plan.key.columns) > 1 else ()
+    return Joined(relations, plan.kind, read, plan.matches, plan.key_type, primary)

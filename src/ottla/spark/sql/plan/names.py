@@ -69,8 +69,14 @@ class Names:
         return found
 
     def bind(self, expression: Expression, clause: str) -> Expression:
-        """The expression with each column's relation in it; SqlError for a name nobody has."""
-        return _bind(expression.copy(), self, clause, frozenset())
+        """The expression with each column's relation in it; SqlError for a name nobody has.
+
+        Parentheses around all of it go: `(a + b)` is what `a + b` is.
+        """
+        bare = expression
+        while isinstance(bare, exp.Paren):
+            bare = bare.this
+        return _bind(bare.copy(), self, clause, frozenset())
 
     def resolve(self, column: exp.Column, clause: str) -> Expression:
         name, qualifier = column.name, column.table
@@ -78,6 +84,8 @@ class Names:
             relation = self.find(qualifier)
             if relation is None and self._has(qualifier):
                 raise _unresolved(column, f"{qualifier}.{name}", clause, _struct_hint(column))
+            if relation is not None and name in self.made and name in WINDOW_BOUNDS:
+                return reference(MADE, name)
             if relation is None or relation.type_of(name) is None:
                 raise _unresolved(column, f"{qualifier}.{name}", clause, self._near(name))
             return reference(qualifier, name)

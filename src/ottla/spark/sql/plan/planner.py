@@ -44,7 +44,16 @@ from ottla.spark.sql.plan.projection import (
 )
 from ottla.spark.sql.plan.sinks import SinkWish, check_kind, layout_of, topic_of
 from ottla.spark.sql.plan.stages import Input, Operator, Output, Plan, Project, Stage, Topic
-from ottla.spark.sql.schema import Column, Format, Layout, Role, Schema, Windowed, WindowKind
+from ottla.spark.sql.schema import (
+    WINDOW_BOUNDS,
+    Column,
+    Format,
+    Layout,
+    Role,
+    Schema,
+    Windowed,
+    WindowKind,
+)
 from ottla.spark.sql.syntax import format_expression
 from ottla.spark.sql.syntax.statements import Emit, Expression, Query, SourceKind
 from ottla.spark.sql.types import STRING, Kind, SqlType, spark_name
@@ -122,6 +131,7 @@ def _check_query(query: Query, names: Names, sink: SinkWish | None) -> None:
 
 
 def _plan_single(draft: _Draft) -> Plan:
+    draft = _with_groups(draft)
     query, names = draft.query, window_names(draft.query, draft.names)
     read = joins.input_of(names.relations[0])
     items = expand(query, names, transient=draft.transient)
@@ -132,6 +142,17 @@ def _plan_single(draft: _Draft) -> Plan:
     result = _Result(read.kind, key, read.layout.windowed)
     where = condition_text(query.where, "WHERE", names, plain_text)
     return _ended(draft, names, items, Project(read), plain_text, result, where)
+
+
+def _with_groups(draft: _Draft) -> _Draft:
+    """A push query that aggregates without GROUP BY has one group, which all rows are in."""
+    query, names = draft.query, window_names(draft.query, draft.names)
+    if query.group_by or query.partition_by or not draft.transient:
+        return draft
+    parts = [names.bind(each.expression, "SELECT") for each in query.select if each.expression]
+    if not any(calls_in(each) for each in parts):
+        return draft
+    return replace(draft, query=replace(query, group_by=(exp.Literal.number(0),)))
 
 
 def _source_key(draft: _Draft) -> Key:
@@ -159,6 +180,9 @@ def _partition_key(draft: _Draft, items: list[Item]) -> Key:
 def condition_text(condition: Expression | None, clause: str, names: Names, text: Text) -> str:
     if condition is None:
         return ""
+    # Rows have no part in the windows yet that they will be in.
+    made = {name: each for name, each in names.made.items() if name not in WINDOW_BOUNDS}
+    names = replace(names, made=made)
     bound = names.bind(condition, clause)
     found = calls_in(bound)
     if found:
@@ -191,11 +215,16 @@ def _plan_joined(draft: _Draft) -> Plan:
     if not key.columns[0].matches:
         made = KeyColumn((reference(MADE, JOIN_KEY),), JOIN_KEY, plan.key_type)
         key = Key((made,), "join expression")
-    is_table = plan.kind is SourceKind.TABLE
-    result = _Result(plan.kind, key, None, key_text="`key`" if is_table else "")
+    result = _Result(plan.kind, key, plan.windowed, key_texts=_join_key_texts(key))
     if query.partition_by:
         result = _Result(plan.kind, _partition_key(replace(draft, names=names), items), None)
     return _ended(draft, names, items, plan.operator, plan.text, result, where, plan.stages)
+
+
+def _join_key_texts(key: Key) -> tuple[str, ...]:
+    if len(key.columns) == 1:
+        return ("`key`",)
+    return tuple(f"`key`.{spark_name(each.name)}" for each in key.columns)
 
 
 def _flat_text(alias: str, name: str) -> str:
@@ -239,7 +268,7 @@ def _plan_aggregate(
     before: tuple[Stage, ...],
 ) -> Plan:
     query = draft.query
-    plan = grouped(query, names, items, text, read.kind)
+    plan = grouped(query, names, items, read, text, draft.properties)
     window = query.window
     windowed = Windowed(window.kind, window.size_ms) if window else None
     if windowed and windowed.kind is WindowKind.SESSION:
@@ -272,8 +301,9 @@ class _Result:
     kind: SourceKind
     key: Key
     windowed: Windowed | None
-    key_text: str = ""
-    """Where the key is. It has to come from there where a deleted row has nothing but its key."""
+    key_texts: tuple[str, ...] = ()
+    """Where each column of the key is. It has to come from there where a deleted row has nothing
+    but its key, and where the column that stands for it is of a side that may be missing."""
 
 
 def _ended(
@@ -297,10 +327,7 @@ def _ended(
         tuple(Column(each.name, kind, each.role) for each, kind in zip(keyed, types, strict=True))
     )
     layout, topic = _layout_and_topic(draft, schema, result)
-    columns = tuple(
-        (column.name, _column_text(each, column.type, scope, result))
-        for each, column in zip(keyed, _sink_columns(layout, schema), strict=True)
-    )
+    columns = _column_texts(keyed, _sink_columns(layout, schema), scope, result.key_texts)
     output = Output(
         topic.name if topic else "",
         layout,
@@ -324,10 +351,17 @@ def _ended(
     )
 
 
-def _column_text(item: Item, type_: SqlType, scope: Scope, result: _Result) -> str:
-    if item.role is Role.KEY and result.key_text:
-        return f"CAST({result.key_text} AS {type_.spark})"
-    return _cast(item, type_, scope)
+def _column_texts(
+    items: list[Item], columns: tuple[Column, ...], scope: Scope, key_texts: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    """Name and text of each column."""
+    texts = []
+    for item, column in zip(items, columns, strict=True):
+        text = _cast(item, column.type, scope)
+        if key_texts and item.role is Role.KEY:
+            text = f"CAST({key_texts[item.key_place]} AS {column.type.spark})"
+        texts.append((column.name, text))
+    return tuple(texts)
 
 
 def _rowtime(layout: Layout, columns: tuple[tuple[str, str], ...]) -> str:
@@ -377,7 +411,9 @@ def _layout_and_topic(
         session=draft.properties,
     )
     windowed = result.windowed is not None
-    return layout, topic_of(draft.sink, draft.query.window, windowed=windowed)
+    return layout, topic_of(
+        draft.sink, draft.query.window, windowed=windowed, session=draft.properties
+    )
 
 
 def _table_functions(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
@@ -31,6 +32,10 @@ class Item:
     given: bool = False
     """The name was written in the statement."""
     role: Role = Role.VALUE
+    key_place: int = -1
+    """Which column of the key it is."""
+    starred: bool = False
+    """It is one of all fields of a STRUCT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +63,14 @@ def expand(query: Query, names: Names, *, transient: bool) -> list[Item]:
     items: list[Item] = []
     for each in query.select:
         items.extend(_expanded(each, names, transient=transient))
+    if query.partition_by and any(each.star_of == "" for each in query.select):
+        items = _partitioned_star(items, query, names)
     taken = {each.name for each in items if each.name}
+    taken.update(name for each in names.relations for name in each.columns)
     generated = (f"KSQL_COL_{number}" for number in range(len(items) + len(taken) + 1))
     free = (name for name in generated if name not in taken)
     named = [each if each.name else replace(each, name=next(free)) for each in items]
+    named = _numbered(named, {name for each in names.relations for name in each.columns})
     _check_names(named, transient=transient)
     return named
 
@@ -101,6 +110,43 @@ def _star(of: str, names: Names, *, transient: bool) -> Iterator[Item]:
             yield Item(f"{prefix}{name}", reference(each.alias, name))
 
 
+def _numbered(items: list[Item], columns: set[str]) -> list[Item]:
+    """A field that would have the name of a column, of the sources' or of another one here, has a
+    number: FIELD_1, FIELD_2."""
+    fields = [not each.given and isinstance(each.expression, exp.Dot) for each in items]
+    taken = columns | {e.name for e, is_field in zip(items, fields, strict=True) if not is_field}
+    found: list[Item] = []
+    for each, is_field in zip(items, fields, strict=True):
+        name = each.name
+        if is_field and not each.starred:
+            choices = itertools.chain([name], (f"{name}_{n}" for n in itertools.count(1)))
+            name = next(choice for choice in choices if choice not in taken)
+            taken.add(name)
+        found.append(replace(each, name=name))
+    return found
+
+
+def _partitioned_star(items: list[Item], query: Query, names: Names) -> list[Item]:
+    """`SELECT * ... PARTITION BY`: the new key is among all columns, and the old one, which is no
+    key any more, is the last of them."""
+    by = [names.bind(each, "PARTITION BY") for each in query.partition_by]
+    there = [each.expression for each in items]
+    new = [e for e in by if e not in there and not isinstance(e, exp.Null) and not _hidden(e)]
+    old = [
+        reference(each.alias, column.name)
+        for each in names.relations
+        for column in each.source.schema.key
+    ]
+    last = [each for each in items if each.expression in old and each.expression not in by]
+    rest = [each for each in items if each not in last]
+    return [*(Item(default_name(each, names), each) for each in new), *rest, *last]
+
+
+def _hidden(expression: Expression) -> bool:
+    """ROWTIME and the like: they can be the key by another name only, which AS gives them."""
+    return isinstance(expression, exp.Column) and expression.name in RESERVED
+
+
 def _struct_star(of: Expression, names: Names) -> Iterator[Item]:
     found = typed(of, scope_of(names, plain_text))
     if found.kind is not Kind.STRUCT:
@@ -111,7 +157,7 @@ def _struct_star(of: Expression, names: Names) -> Iterator[Item]:
         )
     for each in found.fields:
         field = exp.Identifier(this=each.name, quoted=False)
-        yield Item(each.name, exp.Dot(this=of.copy(), expression=field))
+        yield Item(each.name, exp.Dot(this=of.copy(), expression=field), starred=True)
 
 
 def default_name(bound: Expression, names: Names) -> str:
@@ -149,23 +195,22 @@ def _check_names(items: list[Item], *, transient: bool) -> None:
 def with_key(items: list[Item], key: Key, sink: str | None) -> list[Item]:
     """The items with their roles, key columns first; `sink` is None for a push query, whose
     order stays and whose key may be missing."""
-    roles: dict[int, Role] = {}
-    order: list[int] = []
+    marked = [replace(each, role=Role.VALUE) for each in items]
     missing: list[KeyColumn] = []
-    for column in key.columns:
+    for number, column in enumerate(key.columns):
         place = _place_of(items, column, sink)
         if place is None:
             missing.append(column)
         else:
-            roles[place] = Role.KEY
-            order.append(place)
+            marked[place] = replace(marked[place], role=Role.KEY, key_place=number)
     if missing and sink is not None:
         raise _missing(missing, key.what, sink)
-    marked = [replace(each, role=roles.get(n, Role.VALUE)) for n, each in enumerate(items)]
     stripped = [replace(each, expression=_value(each.expression)) for each in marked]
     if sink is None:
         return stripped
-    return [stripped[n] for n in order] + [e for e in stripped if e.role is not Role.KEY]
+    keys = [each for each in stripped if each.role is Role.KEY]
+    keys.sort(key=lambda each: each.key_place)
+    return keys + [each for each in stripped if each.role is not Role.KEY]
 
 
 def _place_of(items: list[Item], column: KeyColumn, sink: str | None) -> int | None:

@@ -10,9 +10,10 @@ from ottla.spark.sql.definitions import (
     CREATE_AS_PROPERTIES,
     DEFAULT_KEY_FORMAT,
     DEFAULT_VALUE_FORMAT,
-    WRAP_SINGLE_VALUES,
+    TOPIC_PREFIX,
     check_properties,
     key_format,
+    refuse_maps,
     text,
     timestamp_column,
     topic_configs,
@@ -69,6 +70,8 @@ def layout_of(
         return wish.target.layout
     with_ = wish.properties
     check_properties(with_, CREATE_AS_PROPERTIES)
+    for each in schema.key:
+        refuse_maps(each)
     return Layout(
         schema,
         _key_format(with_, schema, first.key_format, session),
@@ -83,7 +86,12 @@ def layout_of(
 def _key_format(
     with_: Properties, schema: Schema, first: Format, session: Mapping[str, str]
 ) -> Format:
-    if not schema.key and "KEY_FORMAT" not in with_:
+    if not schema.key:
+        if text(with_, "KEY_FORMAT") not in (None, "NONE"):
+            raise SqlError(
+                "Key format specified for stream without key columns.",
+                remedy="Leave KEY_FORMAT away: the records have no key.",
+            )
         return Format("NONE")
     inherited = {} if first.name == "NONE" else {DEFAULT_KEY_FORMAT: first.name}
     found = key_format(with_, schema.columns, {**session, **inherited})
@@ -93,9 +101,8 @@ def _key_format(
 def _value_format(
     with_: Properties, schema: Schema, first: Format, session: Mapping[str, str]
 ) -> Format:
+    """WRAP_SINGLE_VALUE is of one topic, and not of what is made from it."""
     defaults = {**session, DEFAULT_VALUE_FORMAT: first.name}
-    if len(schema.value) == 1:
-        defaults[WRAP_SINGLE_VALUES] = str(first.wrapped).lower()
     return _with_delimiter(value_format(with_, schema.columns, defaults), first)
 
 
@@ -105,7 +112,9 @@ def _with_delimiter(found: Format, first: Format) -> Format:
     return replace(found, properties=dict(first.properties))
 
 
-def topic_of(wish: SinkWish, window: Window | None, *, windowed: bool) -> Topic:
+def topic_of(
+    wish: SinkWish, window: Window | None, *, windowed: bool, session: Mapping[str, str]
+) -> Topic:
     """The topic, with the settings that a table's topic needs."""
     with_ = wish.properties
     if wish.target is not None:
@@ -113,7 +122,7 @@ def topic_of(wish: SinkWish, window: Window | None, *, windowed: bool) -> Topic:
     if window is not None and window.retention_ms is not None:
         with_ = {"RETENTION_MS": window.retention_ms, **with_}
     return Topic(
-        text(with_, "KAFKA_TOPIC") or wish.name,
+        text(with_, "KAFKA_TOPIC") or f"{session.get(TOPIC_PREFIX, '')}{wish.name}",
         whole_number(with_, "PARTITIONS"),
         whole_number(with_, "REPLICAS"),
         topic_configs(with_, wish.kind, windowed=windowed),

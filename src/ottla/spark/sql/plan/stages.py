@@ -135,7 +135,10 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class StreamJoin:
-    """Two streams, by key and time, by Spark's own join."""
+    """Two streams, by key and time, by Spark's own join.
+
+    `windowed`: by the windows of their rows as well. The result has them, too.
+    """
 
     left: Side
     right: Side
@@ -143,6 +146,7 @@ class StreamJoin:
     before_ms: int
     after_ms: int
     grace_ms: int
+    windowed: bool = False
 
     @property
     def inputs(self) -> tuple[Input, ...]:

@@ -108,8 +108,8 @@ def _kept(frame: DataFrame, where: str, *, is_table: bool) -> DataFrame:
     return frame.withColumn(DELETED, expr(f"{DELETED} OR NOT coalesce({where}, false)"))
 
 
-def side_frame(side: Side, frame: DataFrame) -> DataFrame:
-    """The columns that keyed operators are given."""
+def side_frame(side: Side, frame: DataFrame, *, bounds: bool = False) -> DataFrame:
+    """The columns that keyed operators are given; with `bounds` those of the windows as well."""
     is_table = side.input.kind is SourceKind.TABLE
     row = ", ".join(f"{_literal(name)}, {text}" for name, text in side.row)
     made = f"named_struct({row})" if row else "named_struct('__', 0)"
@@ -121,6 +121,7 @@ def side_frame(side: Side, frame: DataFrame) -> DataFrame:
     found = narrowed(frame, side.input)
     if not is_table:
         found = found.where(f"NOT {DELETED}")
+    columns += WINDOW_BOUNDS if bounds else ()
     return found.selectExpr(*columns, ROWTIME, ROWPARTITION, ROWOFFSET, DELETED)
 
 
@@ -171,12 +172,13 @@ def _stream_join(operator: StreamJoin, left: DataFrame, right: DataFrame) -> Dat
     and Spark drops what is older than the watermark."""
     from pyspark.sql.functions import expr
 
+    names = ["key", "row", ROWTIME, TIME, *(WINDOW_BOUNDS if operator.windowed else ())]
+
     delay = operator.grace_ms + max(operator.before_ms, operator.after_ms)
     sides = []
     for name, side, frame in (("l", operator.left, left), ("r", operator.right, right)):
-        rows = side_frame(side, frame).where("key IS NOT NULL")
+        rows = side_frame(side, frame, bounds=operator.windowed).where("key IS NOT NULL")
         on_time = timed(rows, delay)
-        names = ("key", "row", ROWTIME, TIME)
         sides.append(on_time.selectExpr(*(f"{each} AS {name}_{each}" for each in names)))
     before, after = operator.before_ms, operator.after_ms
     condition = (
@@ -184,6 +186,8 @@ def _stream_join(operator: StreamJoin, left: DataFrame, right: DataFrame) -> Dat
         f" AND r_{TIME} >= l_{TIME} - {_interval(before)}"
         f" AND r_{TIME} <= l_{TIME} + {_interval(after)}"
     )
+    bounds = WINDOW_BOUNDS if operator.windowed else ()
+    condition += "".join(f" AND l_{each} = r_{each}" for each in bounds)
     done = sides[0].join(sides[1], expr(condition), JOINS[operator.kind])
     return done.selectExpr(
         "coalesce(l_key, r_key) AS key",
@@ -191,6 +195,7 @@ def _stream_join(operator: StreamJoin, left: DataFrame, right: DataFrame) -> Dat
         "r_row AS right",
         f"greatest(l_{ROWTIME}, r_{ROWTIME}) AS {ROWTIME}",
         f"false AS {DELETED}",
+        *(f"coalesce(l_{each}, r_{each}) AS {each}" for each in bounds),
     )
 
 

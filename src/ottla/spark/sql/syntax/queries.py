@@ -93,7 +93,7 @@ def _query(at: Cursor, *, persistent: bool) -> Query:
     window = _window(at) if at.word("WINDOW") else None
     where = expression(at) if at.word("WHERE") else None
     group_by = _keys(at) if at.phrase("GROUP", "BY") else ()
-    partition_by = _keys(at) if at.phrase("PARTITION", "BY") else ()
+    partition_by = _partition_by(at) if at.phrase("PARTITION", "BY") else ()
     having = expression(at) if at.word("HAVING") else None
     emit = Emit(at.need_word("CHANGES", "FINAL")) if at.word("EMIT") else None
     limit = at.integer() if at.word("LIMIT") else None
@@ -276,6 +276,16 @@ def _window_option(at: Cursor, kind: WindowKind) -> str:
     if at.phrase("GRACE", "PERIOD"):
         return "grace_ms"
     at.unexpected()
+
+
+def _partition_by(at: Cursor) -> tuple[Expression, ...]:
+    keys = _keys(at)
+    if not keys:
+        at.fail(
+            "PARTITION BY requires at least one expression",
+            "PARTITION BY NULL makes records without a key.",
+        )
+    return keys
 
 
 def _keys(at: Cursor) -> tuple[Expression, ...]:

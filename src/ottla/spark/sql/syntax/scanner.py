@@ -121,19 +121,22 @@ def _says_something(rest: str) -> bool:
 
 
 def scan(text: str) -> Iterator[Token]:
-    at = 0
+    at, last = 0, ""
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
             raise _unreadable(text, at)
         kind, written = match.lastgroup, match.group()
         assert kind is not None
-        if kind == "digits":
-            if not written.isdigit():
+        if kind == "digits" and not written.isdigit():
+            if last != "AS":  # only there it can be nothing but a name
                 raise _digit_first(text, at, written)
+            kind = "word"
+        if kind == "digits":
             yield Token(Lexeme.INTEGER, written, written, at, match.end())
         elif kind != "space":
             yield Token(_KINDS[kind], written, _value(kind, written), at, match.end())
+        last = last if kind == "space" else written.upper()
         at = match.end()
 
 

@@ -75,7 +75,8 @@ def _one(at: Cursor) -> SqlType:
     if word in _PLAIN:
         at.next()
         if word in ("VARCHAR", "STRING") and at.symbol("("):  # a length, which counts for nothing
-            at.integer()
+            if not at.word("STRING"):
+                at.integer()
             at.need_symbol(")")
         return _PLAIN[word]
     return _custom(at, word)
