@@ -98,6 +98,7 @@ PROPERTIES: Final = {
         Property(TABLE_SCANS, "true", True, _BOOLEAN),
         Property(RANGE_SCANS, "true", True, _BOOLEAN),
         Property("ksql.query.pull.stream.enabled", "true", True, _one_of("true")),
+        Property("ksql.query.pull.limit.clause.enabled", "true", True, _one_of("true")),
         Property(TOPIC_PREFIX, "", editable=True),
         Property(LIST_LIMIT, "", editable=True, check=_number),
         Property(SET_LIMIT, "", editable=True, check=_number),

@@ -185,6 +185,7 @@ def test_an_aggregate_has_the_type_that_ksqldb_gives_it(text: str, type_: str) -
             "",
         ),
         ("S - 'a'", "Unsupported arithmetic types. STRING STRING", ""),
+        ("I / NULL", "Arithmetic on types INTEGER and null are not supported.", ""),
         (
             "I >= 'not an int'",
             "Cannot compare I (INTEGER) to 'not an int' (STRING) with GREATER_THAN_OR_EQUAL.",

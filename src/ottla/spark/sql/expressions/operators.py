@@ -48,8 +48,12 @@ def arithmetic(node: exp.Expression, left: Value, right: Value) -> Value:
     if one is None or two is None or not one.is_number or not two.is_number:
         raise error_at(
             node,
-            f"Error processing expression: ({format_expression(node)}). Unsupported arithmetic "
-            f"types. {_kind(one)} {_kind(two)}",
+            f"Error processing expression: ({format_expression(node)})."
+            + (
+                f" Unsupported arithmetic types. {one.kind.value} {two.kind.value}"
+                if one and two
+                else f" Arithmetic on types {one or 'null'} and {two or 'null'} are not supported."
+            ),
             remedy="Numbers with numbers, and + for two STRINGs: CAST makes the one of the other.",
         )
     type_ = arithmetic_type(operator, one, two)
@@ -155,7 +159,3 @@ def _time_text(other: Value, other_node: exp.Expression, value: Value) -> Value:
         return value
     millis = millis_of(value.constant)
     return Value(BIGINT, f"{millis}L", millis)
-
-
-def _kind(type_: SqlType | None) -> str:
-    return "null" if type_ is None else type_.kind.value

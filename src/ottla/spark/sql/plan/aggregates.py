@@ -9,8 +9,15 @@ from typing import Final
 from sqlglot import exp
 
 from ottla.spark.sql.errors import SqlError
-from ottla.spark.sql.expressions import ORDER_BY_OFFSET, ORDER_BY_TIME, Scope, to_spark, typed
-from ottla.spark.sql.plan.calls import aggregate_call, is_aggregate
+from ottla.spark.sql.expressions import (
+    ORDER_BY_OFFSET,
+    ORDER_BY_TIME,
+    Scope,
+    to_spark,
+    translate,
+    typed,
+)
+from ottla.spark.sql.plan.calls import aggregate_call, is_aggregate, is_table_function
 from ottla.spark.sql.plan.joins import DAY_MS, internal_layout
 from ottla.spark.sql.plan.names import MADE, Names, at, columns_in, reference, replaced, scope_of
 from ottla.spark.sql.plan.projection import Item, Key, KeyColumn, default_name
@@ -114,6 +121,7 @@ def grouped(
     bound = [names.bind(each, "GROUP BY") for each in query.group_by]
     having = names.bind(query.having, "HAVING") if query.having is not None else None
     order = ORDER_BY_OFFSET if _of_one_partition(bound, names) else ORDER_BY_TIME
+    _check_groups(bound)
     is_table = read.kind is SourceKind.TABLE
     scope = replace(scope_of(names, text), table=is_table, order=order, settings=settings)
     groups = _groups(bound, scope)
@@ -123,6 +131,8 @@ def grouped(
     check_clauses(query, found)
     for call in found:
         _check_no_bounds(call)
+    for each in (*(item.expression for item in items), *([having] if having else [])):
+        _check_types(each, scope)
     calls = tuple(aggregate_call(call, f"A{number}", scope) for number, call in enumerate(found))
     made = {
         **{each.name: each.type for each in groups},
@@ -150,15 +160,41 @@ def grouped(
     return Grouped(groups, calls, changed, after, key, replace(names, made=made))
 
 
-def _check_no_bounds(call: Expression) -> None:
+def _check_groups(bound: list[Expression]) -> None:
+    for number, each in enumerate(bound):
+        _check_no_bounds(each)
+        calls = calls_in(each)
+        if calls:
+            raise at(
+                each,
+                "GROUP BY does not support aggregate functions:"
+                f" {calls[0].name.upper()} is an aggregate function.",
+                "Make two queries of it: the second groups by what the first has aggregated.",
+            )
+        if each in bound[:number]:
+            raise at(
+                each,
+                f"Duplicate GROUP BY expression: {format_expression(each)}",
+                "Name it once.",
+            )
+
+
+def _check_types(expression: Expression, scope: Scope) -> None:
+    """As it is written: further on, groups and calls have names that nobody knows."""
+    tables = [e for e in expression.walk() if isinstance(e, exp.Anonymous)]
+    if not any(is_table_function(each.name) for each in tables):
+        translate(expression, replace(scope, aggregates=True))
+
+
+def _check_no_bounds(expression: Expression) -> None:
     """A window has its bounds, not each of its rows."""
-    for alias, name in columns_in(call):
+    for alias, name in columns_in(expression):
         if alias == MADE and name in WINDOW_BOUNDS:
             raise at(
-                call,
+                expression,
                 f"Window bounds column {name} can only be used in the SELECT clause of windowed"
-                f" aggregations: not in {format_expression(call)}",
-                f"{name} is the same for all rows of a window: it needs no aggregate function.",
+                f" aggregations: not in {format_expression(expression)}",
+                f"{name} is the same for all rows of a window, whose group has it anyway.",
             )
 
 

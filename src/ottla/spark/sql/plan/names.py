@@ -84,9 +84,16 @@ class Names:
             relation = self.find(qualifier)
             if relation is None and self._has(qualifier):
                 raise _unresolved(column, f"{qualifier}.{name}", clause, _struct_hint(column))
-            if relation is not None and name in self.made and name in WINDOW_BOUNDS:
+            if relation is None:
+                there = ", ".join(each.alias for each in self.relations)
+                raise _at(
+                    column,
+                    f"'{qualifier}' is not a valid stream/table name or alias.",
+                    f"Those of this query: {there}.",
+                )
+            if name in self.made and name in WINDOW_BOUNDS:
                 return reference(MADE, name)
-            if relation is None or relation.type_of(name) is None:
+            if relation.type_of(name) is None:
                 raise _unresolved(column, f"{qualifier}.{name}", clause, self._near(name))
             return reference(qualifier, name)
         if name in self.made:

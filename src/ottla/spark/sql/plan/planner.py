@@ -168,6 +168,12 @@ def _partition_key(draft: _Draft, items: list[Item]) -> Key:
     by = [draft.names.bind(each, "PARTITION BY") for each in draft.query.partition_by]
     if len(by) == 1 and isinstance(by[0], exp.Null):
         return Key(())
+    if any(isinstance(each, exp.Null) for each in by):
+        raise at(
+            draft.query.partition_by[0],
+            "Cannot PARTITION BY multiple columns including NULL",
+            "PARTITION BY NULL alone makes records without a key.",
+        )
     columns = []
     for each in by:
         kind = typed(each, scope_of(draft.names, plain_text))

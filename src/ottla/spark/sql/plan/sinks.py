@@ -134,6 +134,11 @@ def topic_of(
 
 def check_fits(target: Source, schema: Schema) -> None:
     """The columns of the result are those of the sink, by name and order; numbers may grow."""
+    if target.schema.headers:
+        raise SqlError(
+            f"Cannot insert into {target.name} because it has header columns",
+            remedy="Headers can only be read: define another stream over the topic without them.",
+        )
     wanted = (*target.schema.key, *target.schema.value)
     found = (*schema.key, *schema.value)
     fits = len(wanted) == len(found) and all(

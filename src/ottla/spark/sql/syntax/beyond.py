@@ -93,7 +93,8 @@ def _refused(text: str, error: SqlglotError) -> SqlError:
     column = int(first.get("col") or 0) - len(highlight) + 1
     return SqlError(
         f"{message[:1].lower()}{message[1:]}{near}",
-        remedy="Read as a pull query that Spark answers: its grammar counts here.",
+        remedy="Read as a pull query that Spark answers: its grammar counts here."
+        " EMIT CHANGES makes a push query of it.",
         statement=text,
         line=int(first.get("line") or 0),
         column=max(column, 1),
