@@ -14,6 +14,7 @@ from ottla.cli.extras import need_spark
 from ottla.cli.kafka.tool import ToolError, read_properties
 from ottla.cli.output import AsJson, Bootstrap, print_json, print_table, said
 from ottla.cli.verbs.connect_rest import Rest
+from ottla.spark.connect.client import DEFAULT_URL
 
 app = typer.Typer(
     help="""Connectors: copy systems into topics, and topics into systems.
@@ -30,7 +31,7 @@ ottla connect offsets orders-to-parquet --reset[/dim]
     no_args_is_help=True,
 )
 
-WORKER: Final = "http://localhost:8083"
+WORKER: Final = DEFAULT_URL
 COLORS: Final = {
     "RUNNING": "green",
     "FAILED": "bold red",
