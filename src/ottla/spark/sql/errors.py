@@ -14,7 +14,7 @@ class SqlCode(IntEnum):
     QUERY_ENDPOINT = 40002
     """A query was sent to /ksql: it belongs to /query-stream."""
     NOT_FOUND = 40400
-    STATEMENT_TOO_OLD = 40900
+    CONFLICT = 40900
     SERVER_ERROR = 50000
     NOT_READY = 50300
     SHUTTING_DOWN = 50302
@@ -35,7 +35,7 @@ class SqlError(Exception):
         statement: str = "",
         line: int = 0,
         column: int = 0,
-        code: SqlCode = SqlCode.BAD_STATEMENT,
+        code: int = SqlCode.BAD_STATEMENT,
     ) -> None:
         super().__init__(message)
         self.message = message

@@ -38,6 +38,12 @@ TABLE_SCANS: Final = "ksql.query.pull.table.scan.enabled"
 RANGE_SCANS: Final = "ksql.query.pull.range.scan.enabled"
 PUSH_QUERIES_MAX: Final = "ksql.max.push.queries"
 STREAMS_PREFIX: Final = "ksql.streams."
+CONNECT_PREFIX: Final = "ksql.connect."
+CONNECT_URL: Final = f"{CONNECT_PREFIX}url"
+CONNECT_WORKER: Final = f"{CONNECT_PREFIX}worker.config"
+CONNECT_TIMEOUT_MS: Final = f"{CONNECT_PREFIX}request.timeout.ms"
+CONNECT_LOGIN: Final = f"{CONNECT_PREFIX}basic.auth.credentials.source"
+CONNECT_LOGIN_FILE: Final = f"{CONNECT_PREFIX}basic.auth.credentials.file"
 
 DEFAULT_PORT: Final = 8088
 
@@ -87,6 +93,11 @@ PROPERTIES: Final = {
         Property(QUERIES_FILE, "", editable=False),
         Property(COMMAND_TIMEOUT_MS, "5000", editable=False, check=_number),
         Property(PUSH_QUERIES_MAX, "100", editable=False, check=_number),
+        Property(CONNECT_URL, "http://localhost:8083", editable=False),
+        Property(CONNECT_WORKER, "", editable=False),
+        Property(CONNECT_TIMEOUT_MS, "5000", editable=False, check=_number),
+        Property(CONNECT_LOGIN, "NONE", editable=False, check=_one_of("none", "file")),
+        Property(CONNECT_LOGIN_FILE, "", editable=False),
         Property(MODULES, "", editable=False),
         Property("ottla.sql.spark.master", "local[*]", editable=False),
         Property(SPARK_REMOTE, "", editable=False),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ def running(
     headless: bool = False,
     spark: SparkSession | None = None,
     state_dir: Path | None = None,
+    more: Mapping[str, str] = {},
 ) -> Iterator[str]:
     """Without Spark: a server whose Spark is still starting, for ever."""
     settings = Settings(
@@ -38,6 +39,7 @@ def running(
             "bootstrap.servers": cluster.bootstrap_servers,
             "ksql.service.id": service_id,
             **({"ksql.streams.state.dir": str(state_dir)} if state_dir else {}),
+            **more,
         }
     )
     never = threading.Event()

@@ -46,6 +46,10 @@ def test_a_file_gives_the_same_queries_at_each_start(
     ("text", "words"),
     [
         ("SHOW STREAMS;\n", "1:1: Show is no statement for a file"),
+        (
+            "CREATE SINK CONNECTOR c WITH ('connector.class'='FileStreamSink');",
+            "1:1: CreateConnector is no statement for a file",
+        ),
         ("\n  CREATE NONSENSE;", "2:10: unexpected 'NONSENSE'"),
         ("CREATE STREAM a AS SELECT * FROM nothing;", "NOTHING does not exist."),
     ],

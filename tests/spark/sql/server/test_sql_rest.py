@@ -184,10 +184,6 @@ def test_topics_are_asserted(client: httpx.Client) -> None:
     assert error["message"].startswith("Topic nothing does not exist")
 
 
-def test_connectors_are_refused_honestly(client: httpx.Client) -> None:
-    assert "a Connect worker runs them" in ksql_error(client, "SHOW CONNECTORS;")["message"]
-
-
 def test_http_1_is_spoken_too(url: str) -> None:
     with httpx.Client(base_url=url, timeout=30) as old:
         answer = old.post(

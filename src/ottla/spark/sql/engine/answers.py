@@ -26,10 +26,6 @@ from ottla.spark.sql.syntax.statements import (
 )
 
 INTERNAL_PREFIXES: Final = ("_", "__")
-NO_CONNECT: Final = "Connectors are not made by SQL statements here: a Connect worker runs them."
-CONNECT_REMEDY: Final = (
-    "`ottla connect worker` starts one, `ottla connect create file.json` makes a connector."
-)
 
 WAITING: Final = ("STARTING", "STANDBY")
 """States of queries that run as soon as what they wait for is there."""
@@ -87,7 +83,7 @@ def show(statement: Show, asked: Asked) -> Entity:
         case Subject.VARIABLES:
             listed = [{"name": name, "value": value} for name, value in asked.variables.items()]
             return entity("variables", text, variables=listed)
-    raise SqlError(NO_CONNECT, remedy=CONNECT_REMEDY)
+    raise AssertionError(f"{statement.subject} are asked of a Connect worker")
 
 
 def _topics(statement: Show, asked: Asked) -> Entity:

@@ -24,11 +24,12 @@ from ottla.spark.sql.engine.asserting import assert_topic
 from ottla.spark.sql.engine.changes import CHANGING, Around, Change, State, change, command_id
 from ottla.spark.sql.engine.cluster import Cluster
 from ottla.spark.sql.engine.commands import Command, CommandTopic
+from ottla.spark.sql.engine.connectors import CONNECTOR_SUBJECTS, Connectors
 from ottla.spark.sql.engine.entities import Entity, current_status, entity, warning
 from ottla.spark.sql.engine.follower import Follower, Outcome, Status
 from ottla.spark.sql.engine.homes import Home, Homes
 from ottla.spark.sql.engine.lease import Lease
-from ottla.spark.sql.engine.refusals import refused
+from ottla.spark.sql.engine.refusals import not_in_a_file, refused
 from ottla.spark.sql.engine.runs import Runs
 from ottla.spark.sql.errors import SqlCode, SqlError
 from ottla.spark.sql.functions import BUILTIN, MODULES, load_functions
@@ -41,14 +42,18 @@ from ottla.spark.sql.settings import (
     plain_name,
 )
 from ottla.spark.sql.syntax import parse
+from ottla.spark.sql.syntax.masking import masked
 from ottla.spark.sql.syntax.statements import (
     AssertTopic,
     CreateAsSelect,
+    CreateConnector,
     CreateSource,
     Define,
     Describe,
+    DescribeConnector,
     DescribeFunction,
     DescribeSources,
+    DropConnector,
     DropSource,
     Explain,
     InsertSelect,
@@ -104,6 +109,7 @@ class Engine:
         self.host = host
         self.workers = workers
         self.cluster = Cluster(settings.bootstrap_servers, settings.client)
+        self._connectors = Connectors(settings)
         self._topic = CommandTopic(settings.bootstrap_servers, settings.service_id, settings.client)
         self.follower = Follower(
             None if headless else self._topic, self.cluster.partition_count, self._changed
@@ -260,13 +266,7 @@ class Engine:
         """The statements of a headless server: those that define something, and SET."""
         for each in self._parsed(text, Session()):
             if not isinstance(each, (*CHANGING, SetProperty, UnsetProperty, Define, Undefine)):
-                error = SqlError(
-                    f"{type(each).__name__} is no statement for a file that a server runs.",
-                    remedy="Leave it out: definitions, queries and SET belong here.",
-                    line=each.line,
-                    column=each.column,
-                )
-                raise _with_place(error, each, [])
+                raise _with_place(not_in_a_file(each), each, [])
         return self.execute(text)
 
     def _parsed(self, text: str, session: Session) -> list[Statement]:
@@ -281,14 +281,15 @@ class Engine:
                 remedy="SHOW STREAMS; for example.",
                 statement=text,
             )
-        return found
+        return [masked(each) for each in found]
 
     def _rehearse(self, statements: Sequence[Statement], session: Session) -> None:
         """Every change, in thought: several statements are right together, or none is done."""
-        if len(statements) < 2:
+        if len(statements) < 2 and not isinstance(statements[0], CreateConnector):
             return
         state, overrides = self.state, dict(session.overrides)
         made: dict[str, int] = {}
+        connectors = self._connectors.rehearsal()
 
         def partition_count(topic: str) -> int | None:
             return made.get(topic) or self.cluster.partition_count(topic)
@@ -299,6 +300,8 @@ class Engine:
                     overrides[check_property(each.name, each.value)] = each.value
                 elif isinstance(each, UnsetProperty):
                     overrides.pop(plain_name(each.name), None)
+                elif isinstance(each, (CreateConnector, DropConnector)):
+                    connectors.check(each)
                 elif isinstance(each, CHANGING):
                     around = Around(
                         state.position + 1, self._properties(overrides), partition_count
@@ -338,6 +341,10 @@ class Engine:
                 return None
             case AssertTopic():
                 return assert_topic(statement, self.cluster)
+            case CreateConnector():
+                return self._connectors.create(statement)
+            case DropConnector():
+                return self._connectors.drop(statement)
         return self._answer(statement, session)
 
     def _answer(self, statement: Statement, session: Session) -> Entity:
@@ -351,8 +358,12 @@ class Engine:
             self.host,
         )
         match statement:
+            case Show() if statement.subject in CONNECTOR_SUBJECTS:
+                return self._connectors.show(statement)
             case Show():
                 return answers.show(statement, asked)
+            case DescribeConnector():
+                return self._connectors.describe(statement, asked)
             case Describe():
                 return answers.describe(statement, asked)
             case DescribeSources():

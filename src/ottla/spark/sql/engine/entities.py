@@ -53,6 +53,10 @@ def current_status(
     )
 
 
+def with_warnings(told: Entity, messages: Iterable[str]) -> Entity:
+    return {**told, "warnings": [{"message": each} for each in messages]}
+
+
 def warning(statement: str, message: str) -> Entity:
     return entity("warning_entity", statement, message=message)
 

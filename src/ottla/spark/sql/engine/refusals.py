@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ottla.spark.sql.engine.answers import CONNECT_REMEDY, NO_CONNECT
 from ottla.spark.sql.errors import SqlCode, SqlError
 from ottla.spark.sql.syntax.statements import (
     AlterSystem,
@@ -10,7 +9,6 @@ from ottla.spark.sql.syntax.statements import (
     AssertSource,
     AssertValues,
     CreateConnector,
-    DescribeConnector,
     DropConnector,
     Print,
     RunScript,
@@ -28,8 +26,6 @@ def refused(statement: Statement) -> SqlError:
                 remedy="Send it to /query-stream.",
                 code=SqlCode.QUERY_ENDPOINT,
             )
-        case CreateConnector() | DropConnector() | DescribeConnector():
-            return SqlError(NO_CONNECT, remedy=CONNECT_REMEDY)
         case AssertSchema():
             return SqlError(
                 "ASSERT SCHEMA needs a schema registry, which is not built yet.",
@@ -52,4 +48,20 @@ def refused(statement: Statement) -> SqlError:
             )
     return SqlError(
         f"Statement type `{type(statement).__name__}` is not supported.", remedy="See docs/sql.md."
+    )
+
+
+def not_in_a_file(statement: Statement) -> SqlError:
+    """A file is run at each start: what it says has to be the same each time."""
+    remedy = "Leave it out: definitions, queries and SET belong here."
+    if isinstance(statement, (CreateConnector, DropConnector)):
+        remedy = (
+            "The Connect worker keeps its connectors: make them once, with `ottla connect create`"
+            " or at a server without a file."
+        )
+    return SqlError(
+        f"{type(statement).__name__} is no statement for a file that a server runs.",
+        remedy=remedy,
+        line=statement.line,
+        column=statement.column,
     )
