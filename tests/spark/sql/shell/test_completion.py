@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from ottla.spark.sql.shell.completion import Known, suggestions
+from ottla.spark.sql.shell.client import Client
+from ottla.spark.sql.shell.completion import Known, Learning, suggestions
 from ottla.spark.sql.shell.prompt import SqlLexer, is_whole
 
 KNOWN = Known(
@@ -13,6 +18,7 @@ KNOWN = Known(
     topics=("orders", "my-topic"),
     queries=("CSAS_X_1",),
     functions=("UCASE", "COUNT"),
+    connectors=("`lines`", "COPY"),
     columns={"ORDERS": ("ID", "AMOUNT"), "USERS": ("ID", "NAME")},
 )
 
@@ -39,6 +45,9 @@ def offered(before: str, behind: str = "") -> list[str]:
         ("DESCRIBE ", "", "ORDERS"),
         ("DESCRIBE FUNCTION ", "", "UCASE"),
         ("DROP TABLE ", "", "ORDERS"),
+        ("DROP CONNECTOR ", "", "`lines`"),
+        ("DESCRIBE CONNECTOR ", "", "`lines`"),
+        ("CREATE SOURCE CONNECTOR c WITH (", "", "'connector.class'="),
         ("CREATE STREAM s (a INT) WITH (", "", "KAFKA_TOPIC="),
         ("CREATE STREAM s (a ", "", "BOOLEAN"),
     ],
@@ -87,3 +96,31 @@ def test_every_line_has_its_colours() -> None:
     assert ("class:sql.comment", "-- c") in line(1)
     assert ("class:sql.word", "FROM") in line(2)
     assert line(9) == []
+
+
+def test_connectors_are_offered_where_a_worker_is_and_nothing_is_lost_where_none_is(
+    server: Any,
+) -> None:
+    no_worker = {"error_code": 50000, "message": "Can't reach a Connect worker"}
+    server.answers |= {
+        "SHOW TOPICS;": [{"topics": [{"name": "orders"}]}],
+        "SHOW CONNECTORS;": no_worker,
+    }
+    learning = Learning(lambda: Client(server.url))
+    learning.refresh()
+    until(lambda: learning.known.topics == ("orders",))
+    listed = [{"name": "lines"}, {"name": "COPY"}]
+    server.answers["SHOW CONNECTORS;"] = [{"connectors": listed}]
+    learning.refresh()
+    until(lambda: learning.known.connectors == ("`lines`", "COPY"))
+    server.answers |= {"SHOW TOPICS;": [{"topics": []}], "SHOW CONNECTORS;": no_worker}
+    learning.refresh()
+    until(lambda: learning.known.topics == ())
+    assert learning.known.connectors == ("`lines`", "COPY"), "as they were last seen"
+
+
+def until(found: Callable[[], bool], patience_s: float = 60.0) -> None:
+    deadline = time.monotonic() + patience_s
+    while not found():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -42,6 +42,19 @@ WAITING = {
     "progress": {"rows": 3, "lag": 0, "rowsPerSecond": 1.5, "batchMs": 102},
 }
 
+CONNECTOR = {
+    "@type": "connector_description",
+    "connectorClass": "FileStreamSource",
+    "status": {
+        "name": "lines",
+        "type": "source",
+        "connector": {"state": "RUNNING", "worker_id": "host:8083"},
+        "tasks": [{"id": 0, "state": "FAILED", "worker_id": "host:8083", "trace": "it [broke]"}],
+    },
+    "sources": [{"name": "LINES", "type": "STREAM", "topic": "lines"}],
+    "topics": ["lines", "more"],
+}
+
 
 def printed(entity: dict[str, Any]) -> str:
     out = io.StringIO()
@@ -106,6 +119,31 @@ def printed(entity: dict[str, Any]) -> str:
                 ],
             },
             ["LEN SCALAR", "How long.", "LEN(x STRING) -> INTEGER"],
+        ),
+        (
+            {"@type": "connector_info", "info": {"name": "lines", "type": "source"}},
+            ["done Created source connector `lines`"],
+        ),
+        (
+            {"@type": "drop_connector", "connectorName": "LINES"},
+            ["done Dropped connector LINES"],
+        ),
+        ({"@type": "connector_list", "connectors": []}, ["There are no connectors yet."]),
+        (
+            {"@type": "connector_list", "connectors": [{"name": "c", "state": "RUNNING (1/1)"}]},
+            ["connector", "class", "`c`", "RUNNING (1/1)"],
+        ),
+        (
+            {"@type": "connector_plugins_list", "connectorsPlugins": [{"className": "a.B"}]},
+            ["class", "version", "a.B"],
+        ),
+        (
+            CONNECTOR,
+            [
+                *("`lines` source", "class", "FileStreamSource", "state", "RUNNING", "worker"),
+                *("topics", "lines, more", "task", "FAILED", "stream or table", "LINES"),
+                "task 0 failed it [broke]",
+            ],
         ),
         ({"@type": "something_new", "field": 5}, ['"field": 5']),
         (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -28,7 +28,11 @@ _PROPERTIES: Final = (
 )
 _LISTED: Final = (
     *("STREAMS", "TABLES", "TOPICS", "ALL TOPICS", "QUERIES", "FUNCTIONS", "TYPES", "PROPERTIES"),
-    *("VARIABLES", "CONNECTORS"),
+    *("VARIABLES", "CONNECTORS", "SOURCE CONNECTORS", "SINK CONNECTORS", "CONNECTOR PLUGINS"),
+)
+_CONNECTOR_PROPERTIES: Final = (
+    *("connector.class", "tasks.max", "topics", "key.converter", "value.converter", "transforms"),
+    *("errors.tolerance",),
 )
 _WORDS: Final = ("help", "exit", "output", "spool", "version", "clear", "server")
 
@@ -42,6 +46,7 @@ class Known:
     topics: tuple[str, ...] = ()
     queries: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
+    connectors: tuple[str, ...] = ()
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
@@ -66,7 +71,10 @@ class Learning:
             self._wanted.wait()
             self._wanted.clear()
             try:
-                self.known = learn(self._connect())
+                client = self._connect()
+                self.known = replace(learn(client), connectors=self.known.connectors)
+                # A server of its own, which may be slow to answer, or not there at all.
+                self.known = replace(self.known, connectors=learn_connectors(client))
             except (SqlError, Unreachable, KeyError, ValueError):
                 continue  # No server, no names: the words are there all the same.
 
@@ -94,6 +102,11 @@ def learn(client: Client) -> Known:
             for each in described
         },
     )
+
+
+def learn_connectors(client: Client) -> tuple[str, ...]:
+    (found,) = client.execute("SHOW CONNECTORS;", {}, {})
+    return tuple(quoted(str(each["name"])) for each in found.get("connectors") or ())
 
 
 class SqlCompleter(Completer):
@@ -151,6 +164,8 @@ def _after(last: str, words: list[str], known: Known) -> Iterator[tuple[str, str
     elif last in ("FROM", "JOIN", "INTO"):
         yield from ((each, "stream") for each in known.streams)
         yield from ((each, "table") for each in known.tables)
+    elif last == "CONNECTOR" and words[0] in ("DESCRIBE", "DROP"):
+        yield from ((each, "connector") for each in known.connectors)
     elif last == "DESCRIBE" or words[0] in ("DROP", "ALTER"):
         yield from ((each, "stream or table") for each in known.sources)
     elif last == "PRINT":
@@ -159,6 +174,8 @@ def _after(last: str, words: list[str], known: Known) -> Iterator[tuple[str, str
         yield from ((each, "query") for each in known.queries)
     elif last == "FUNCTION":
         yield from ((each, "function") for each in known.functions)
+    elif "CONNECTOR" in words and "WITH" in words and last in ("(", ","):
+        yield from ((f"'{each}'=", "property") for each in _CONNECTOR_PROPERTIES)
     elif "WITH" in words and last in ("(", ","):
         yield from ((f"{each}=", "property") for each in _PROPERTIES)
     elif words[0] == "CREATE" and "(" in words and "AS" not in words:

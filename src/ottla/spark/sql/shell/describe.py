@@ -8,6 +8,7 @@ from typing import Any, Final
 from rich.markup import escape
 
 from ottla.spark.sql.shell.client import Entity
+from ottla.spark.sql.shell.connectors import print_description, print_dropped, print_made
 from ottla.spark.sql.shell.screen import Output, Screen
 from ottla.spark.sql.types import SqlType, quoted
 
@@ -247,6 +248,19 @@ _WRITERS: Final[Mapping[str, Callable[[Screen, Entity], None]]] = {
     "connector_list": _listed(
         "connectors",
         "connectors",
-        {"connector": "name", "type": "type", "class": "className", "state": "state"},
+        {
+            "connector": lambda each: quoted(str(each["name"])),
+            "type": "type",
+            "class": "className",
+            "state": "state",
+        },
+    ),
+    "connector_info": print_made,
+    "connector_description": print_description,
+    "drop_connector": print_dropped,
+    "connector_plugins_list": _listed(
+        "connectorsPlugins",
+        "connector plugins",
+        {"class": "className", "type": "type", "version": "version"},
     ),
 }

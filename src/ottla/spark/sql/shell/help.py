@@ -26,8 +26,8 @@ HELP: Final = {
 
 [bold]The shell[/] (no semicolon needed)
 
-  help [dim]windows | joins | types | keys[/]    exit [dim]or Ctrl-D[/]    clear    version
-  output [dim]TABULAR | JSON[/]    server [dim]URL[/]    spool [dim]FILE | OFF[/]
+  help [dim]windows | joins | types | connectors | keys[/]    exit [dim]or Ctrl-D[/]    clear
+  output [dim]TABULAR | JSON[/]    server [dim]URL[/]    spool [dim]FILE | OFF[/]    version
 """,
     "windows": """\
   WINDOW TUMBLING (SIZE 1 MINUTE)
@@ -51,6 +51,17 @@ INNER, LEFT, RIGHT and FULL OUTER; a stream and a table: INNER and LEFT.
   CREATE TYPE address AS STRUCT<city STRING, no INTEGER>; makes a name for one.
 Reach in by array[1], map['key'], struct->field; make one by
   ARRAY[1, 2]  MAP('a' := 1)  STRUCT(city := 'Prague', no := 5)
+""",
+    "connectors": """\
+  CREATE SOURCE CONNECTOR lines WITH ('connector.class'='FileStreamSource',
+    'file'='/tmp/in.txt', 'topic'='lines');
+  CREATE SINK CONNECTOR IF NOT EXISTS copy WITH ('connector.class'='FileStreamSink',
+    'file'='/tmp/out.txt', 'topics'='lines');
+  SHOW CONNECTORS; SHOW SOURCE CONNECTORS; SHOW SINK CONNECTORS;
+  SHOW CONNECTOR PLUGINS; [dim]the classes there are[/]
+  DESCRIBE CONNECTOR lines; DROP CONNECTOR IF EXISTS lines;
+A Connect worker runs them: `ottla connect worker` starts one, ksql.connect.url of the server says
+where it is. A name keeps its case in back quotes: `lines`.
 """,
     "keys": """\
   Enter     runs what ends with a semicolon, and begins a new line otherwise
