@@ -43,7 +43,7 @@ def run(properties: Mapping[str, str], files: Sequence[Path] = (), *, alone: boo
     spark = SparkOnce(settings)
     wanted = [wanted_of(each) for each in files]
     with until_told() as stopping:
-        worker = _listening(properties, alone, spark)
+        worker = listening(properties, alone, spark)
         banner = Banner(settings, worker.url, alone=alone)
         banner.start()
         try:
@@ -86,7 +86,8 @@ def log_to_terminal(verbose: bool) -> None:
         logger.propagate = False
 
 
-def _listening(properties: Mapping[str, str], alone: bool, spark: SparkOnce) -> ConnectWorker:
+def listening(properties: Mapping[str, str], alone: bool, spark: SparkOnce) -> ConnectWorker:
+    """A worker with its port, not started yet."""
     try:
         return ConnectWorker(properties, alone=alone, spark=spark)
     except OSError as error:

@@ -35,7 +35,7 @@ from ottla.spark.connect.rest import tls
 from ottla.spark.connect.rest.app import Desk, add_routes, blank_app
 from ottla.spark.connect.run import offsets, runner
 from ottla.spark.connect.run.worker import Worker
-from ottla.spark.connect.settings import Settings
+from ottla.spark.connect.settings import EVERYWHERE, Settings
 from ottla.spark.serving import Serving
 
 if TYPE_CHECKING:
@@ -154,6 +154,20 @@ class ConnectWorker:
     @property
     def url(self) -> str:
         return f"{self.settings.scheme}://{self.worker.id}"
+
+    @property
+    def local_url(self) -> str:
+        """For whoever is on the same machine: what others are told may not lead here."""
+        host = self.settings.listener[0]
+        shown = "localhost" if host in EVERYWHERE else f"[{host}]" if ":" in host else host
+        return f"{self.settings.scheme}://{shown}:{self._serving.port}"
+
+    @property
+    def listener(self) -> str:
+        """As `listeners` says it, with the port that it has."""
+        host = self.settings.listener[0]
+        shown = f"[{host}]" if ":" in host else host
+        return f"{self.settings.scheme}://{shown}:{self._serving.port}"
 
     def start(self) -> Self:
         self._serving.start()

@@ -189,6 +189,16 @@ def check_spark(settings: Settings) -> None:
         )
 
 
+def check_no_worker(settings: Settings) -> None:
+    """A shell's own server comes and goes with the shell; connectors should not."""
+    if settings.get(CONNECT_WORKER):
+        raise SqlError(
+            f"{CONNECT_WORKER}: a shell starts no Connect worker.",
+            remedy="`ottla sql-server` does. Or start one by `ottla connect worker`, and set"
+            f" {CONNECT_URL}.",
+        )
+
+
 def listener(settings: Settings) -> tuple[str, int]:
     """Host and port of the first listener: `http://0.0.0.0:8088`."""
     first = settings.get(LISTENERS).split(",")[0].strip()

@@ -11,7 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 import ottla
-from ottla.spark.sql.settings import QUERIES_FILE, Settings
+from ottla.spark.sql.settings import CONNECT_URL, CONNECT_WORKER, QUERIES_FILE, Settings
 
 WIDE: Final = 100
 
@@ -33,6 +33,9 @@ class Banner:
         facts.add_row("[dim]Kafka[/]", escape(settings.bootstrap_servers))
         facts.add_row("[dim]service id[/]", escape(settings.service_id))
         facts.add_row("[dim]state[/]", escape(str(settings.state_root)))
+        if CONNECT_URL in settings.properties:
+            own = " [dim]of its own[/]" if settings.get(CONNECT_WORKER) else ""
+            facts.add_row("[dim]Connect[/]", escape(settings.get(CONNECT_URL)) + own)
         if self._headless:
             facts.add_row("[dim]statements[/]", escape(settings.get(QUERIES_FILE)))
         mode = " · headless" if self._headless else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -15,7 +16,8 @@ from ottla.spark.sql.engine.workers import Workers
 from ottla.spark.sql.errors import SqlError
 from ottla.spark.sql.server.app import make_app
 from ottla.spark.sql.server.banner import Banner
-from ottla.spark.sql.settings import Settings
+from ottla.spark.sql.server.connect_worker import WorkerBeside
+from ottla.spark.sql.settings import CONNECT_WORKER, Settings
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -33,6 +35,23 @@ def run(settings: Settings, *, host: str, port: int, queries_file: Path | None) 
 
     for each in SIGNALS:
         signal.signal(each, stop)
+    if not settings.get(CONNECT_WORKER):
+        return _serve(settings, host, port, queries_file, stopping)
+    beside = WorkerBeside(settings)
+    try:
+        return _serve(beside.start(), host, port, queries_file, stopping, on_stop=beside.end)
+    finally:
+        beside.close()
+
+
+def _serve(
+    settings: Settings,
+    host: str,
+    port: int,
+    queries_file: Path | None,
+    stopping: threading.Event,
+    on_stop: Callable[[], None] = lambda: None,
+) -> int:
     headless = queries_file is not None
     engine = Engine(settings, Workers(settings), host=f"{host}:{port}", headless=headless)
     try:
@@ -53,6 +72,7 @@ def run(settings: Settings, *, host: str, port: int, queries_file: Path | None) 
         stopping.wait()
         banner.stopping()
     finally:
+        on_stop()
         serving.close()
         engine.close()
     banner.stopped()

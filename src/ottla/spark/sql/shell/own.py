@@ -88,10 +88,16 @@ class OwnServer:
         from ottla.spark.sql.engine.engine import Engine
         from ottla.spark.sql.engine.workers import Workers
         from ottla.spark.sql.server.app import make_app
-        from ottla.spark.sql.settings import BOOTSTRAP_SERVERS, Settings, check_spark
+        from ottla.spark.sql.settings import (
+            BOOTSTRAP_SERVERS,
+            Settings,
+            check_no_worker,
+            check_spark,
+        )
 
         settings = Settings({**self._settings, BOOTSTRAP_SERVERS: self._bootstrap})
         check_spark(settings)
+        check_no_worker(settings)
         engine = Engine(settings, Workers(settings, spark_log=_emptied(spark_log_file())))
         serving = Serving(make_app(engine))
         with self._lock:
