@@ -11,6 +11,7 @@ import pytest
 from streams_by_hand import counted, rows_in
 
 from ottla.client import Producer
+from ottla.client.group_member import GroupMember
 from ottla.client.record import TopicPartition
 from ottla.spark.running.cluster import Cluster
 from ottla.spark.streams import StreamsError, String, Topology
@@ -172,6 +173,26 @@ def test_a_wish_is_taken_once_by_who_begins_again_in_the_same_process(
     assert beginning.of(piece, at_the_start) == start
     now = progress.committed(brokers, "app")
     assert (now.wished, now.told) == ({}, {"words": {"0": 50, "1": 7}})
+
+
+def test_nothing_begins_beside_others_of_its_group(cluster: LocalCluster, tmp_path: Path) -> None:
+    """As an application of Kafka's Streams that is still running."""
+    cluster.create_topic("words", 1)
+    (piece,), brokers = prepared(cluster)
+    member = GroupMember(
+        cluster.bootstrap_servers, "app", protocol_type="consumer", protocol="range"
+    )
+    joined = member.join(b"")
+    member.sync({joined.member_id: b""})
+    member.commit({TopicPartition("words", 0): 3})
+    beginning = Beginning("app", brokers, tmp_path, settings_of({}))
+    with pytest.raises(StreamsError, match="Group app has members"):
+        beginning.of(piece, progress.committed(brokers, "app"))
+    member.commit({TopicPartition("words", 0): 100})
+    member.leave()
+    member.close()
+    start = beginning.of(piece, progress.committed(brokers, "app"))
+    assert start.offsets == {"words": {"0": 100}}, "where they are when they are gone"
 
 
 def test_who_begins_anew_counts_above_all_who_told_before(

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
+from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.cluster import Cluster as Lines
 from ottla.spark.running.checkpoints import Position, read_json, write_json
 from ottla.spark.running.cluster import Cluster
@@ -74,10 +75,11 @@ class Beginning:
         path = self._path(piece)
         known = read_json(path)
         if known is None:
-            known = asdict(self._found(piece, committed))
+            found = self._found(piece, committed)
+            self._take(piece, found, committed)
+            known = asdict(found)
             write_json(path, known)
         start = Start(**known)
-        self._take(piece, start, committed)
         if start.tasks != piece.tasks:
             raise StreamsError(
                 f"Sub-topology {piece.number} has state for {start.tasks} tasks, and its topics"
@@ -94,18 +96,24 @@ class Beginning:
         return f"streams-{name}-{piece.number}"
 
     def _take(self, piece: Piece, start: Start, committed: Committed) -> None:
-        """Before the first batch is done: a wish that is found again behind it, by who has lost
-        its state, would have records count twice. `committed` is told of it: who begins again with
-        what was known at the start (a thread that is replaced) has told the group more since."""
+        """Before anything is written down or done: a wish that is found again behind the first
+        batch, by who has lost its state, would have records count twice."""
         wishes: Position = {}
         for topic in piece.topics:
             taken = committed.taken.get(topic, {})
             for partition, offset in committed.wished.get(topic, {}).items():
                 if partition not in taken:
                     wishes.setdefault(topic, {})[partition] = offset
-        take(self.cluster, self.application_id, wishes, start.first)
-        for topic, each in wishes.items():
-            committed.taken.setdefault(topic, {}).update(dict.fromkeys(each, start.first))
+        try:
+            take(self.cluster, self.application_id, wishes, start.first)
+        except KafkaError as error:
+            if error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
+                raise
+            raise StreamsError(
+                f"Group {self.application_id} has members: somebody reads under the id of this"
+                " application, and would go on beside it. Stop that first; it begins where they are"
+                " then."
+            ) from None
 
     def _path(self, piece: Piece) -> Path:
         return self.home / str(piece.number) / FILE
