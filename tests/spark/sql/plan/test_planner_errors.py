@@ -50,6 +50,10 @@ WRONG = [
      "must include the grouping expression ITEM"),
     ("CREATE TABLE x AS SELECT item, amount, COUNT(*) AS n FROM orders GROUP BY item",
      "Non-aggregate SELECT expression(s) not part of GROUP BY"),
+    ("CREATE TABLE x WITH (KEY_FORMAT='JSON') AS SELECT MAP('a' := zip) AS k, COUNT(*) AS n"
+     " FROM customers GROUP BY MAP('a' := zip)", "Map keys, including types that contain maps"),
+    ("CREATE STREAM x WITH (KEY_FORMAT='JSON') AS SELECT MAP('a' := amount) AS k, item FROM orders"
+     " PARTITION BY MAP('a' := amount)", "Map keys, including types that contain maps"),
     ("CREATE TABLE x AS SELECT item, COUNT(*) AS n FROM orders GROUP BY item HAVING amount > 1",
      "Non-aggregate HAVING expression not part of GROUP BY"),
     ("CREATE TABLE x AS SELECT item, SUM(COUNT(*)) AS n FROM orders GROUP BY item",
