@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "connect/rest"))
 from workers import Stage, worker
 
 from ottla.spark.connect.worker import ConnectWorker
-from ottla.spark.sql.engine.connectors import config_of
+from ottla.spark.sql.engine.connector_configs import config_of
 from ottla.spark.sql.syntax import parse
 from ottla.spark.sql.syntax.statements import CreateConnector
 from ottla.testing import LocalCluster
@@ -258,6 +258,8 @@ def test_a_secret_is_in_no_log_and_in_no_error(
         ksql_error(client, f"EXPLAIN {LINES}"),
         ksql_error(client, LINES.replace("'topic'", "'other'").replace("`lines`", "o")),
     ]
+    errors.append(client.post("/query-stream", json={"sql": LINES}).json())
+    assert all(each["statementText"].endswith("'password'='[string]');") for each in errors)
     assert "connector lines is made" in caplog.text
     assert "opensesame" not in caplog.text
     assert "opensesame" not in str(errors)

@@ -287,4 +287,5 @@ def _properties(text: str, asked: Asked) -> Entity:
 
 
 def _is_secret(name: str) -> bool:
-    return any(word in name for word in ("password", "secret", "jaas", "credential"))
+    words = ("password", "secret", "jaas", "credential", "keystore.key")
+    return any(word in name for word in words)

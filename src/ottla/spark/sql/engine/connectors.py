@@ -6,7 +6,7 @@ They are in no command topic. `ksql.connect.url` says where the worker is; ours 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from ottla.spark.connect.client import NOT_FOUND, Refused, Rest, Unreachable
 from ottla.spark.sql.catalog import close_names
 from ottla.spark.sql.engine.answers import Asked
 from ottla.spark.sql.engine.connect_settings import rest_of
+from ottla.spark.sql.engine.connector_configs import config_of
 from ottla.spark.sql.engine.entities import (
     Entity,
     entity,
@@ -28,7 +29,6 @@ from ottla.spark.sql.syntax.statements import (
     CreateConnector,
     DescribeConnector,
     DropConnector,
-    Property,
     Show,
     Subject,
 )
@@ -43,8 +43,6 @@ CONNECTOR_SUBJECTS: Final = (
 RUNNING: Final = "RUNNING"
 UNASSIGNED: Final = "UNASSIGNED"
 """The state of a connector that was made just now: no worker has told of it yet."""
-JDBC_SOURCE: Final = "io.confluent.connect.jdbc.JdbcSourceConnector"
-KEY_TRANSFORMS: Final = "org.apache.kafka.connect.transforms"
 
 log = logging.getLogger("ottla.sql")
 
@@ -160,36 +158,6 @@ class Rehearsal:
 # -- configs
 
 
-def config_of(statement: CreateConnector) -> dict[str, str]:
-    """All values are texts for Connect. The JDBC source takes `key` as in ksqlDB: a column."""
-    config = {name: _text(value) for name, value in statement.properties.items()}
-    if config.get(CONNECTOR_CLASS) == JDBC_SOURCE:
-        config = _with_key(config)
-    return {**config, "name": statement.name}
-
-
-def _with_key(config: Mapping[str, str]) -> dict[str, str]:
-    """`key`='id' makes a record's key of its column ID, by two transforms; their names are
-    ksqlDB's."""
-    found = {"tasks.max": "1", **config}
-    key = found.pop("key", None)
-    if key is None:
-        return found
-    before = [found["transforms"]] if "transforms" in found else []
-    return {
-        **found,
-        "transforms": ",".join([*before, "ksqlCreateKey", "ksqlExtractString"]),
-        "transforms.ksqlCreateKey.type": f"{KEY_TRANSFORMS}.ValueToKey",
-        "transforms.ksqlCreateKey.fields": key,
-        "transforms.ksqlExtractString.type": f"{KEY_TRANSFORMS}.ExtractField$Key",
-        "transforms.ksqlExtractString.field": key,
-    }
-
-
-def _text(value: Property) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _errors_in(rest: Rest, config: Mapping[str, str]) -> list[str]:
     kind = config.get(CONNECTOR_CLASS)
     if kind is None:
@@ -222,7 +190,7 @@ def _names(rest: Rest) -> list[str]:
         return list(rest.get("connectors"))
 
 
-def _find(name: str, there: set[str] | list[str]) -> str:
+def _find(name: str, there: Iterable[str]) -> str:
     """As ksqlDB does: a name that differs in its case alone is taken, too."""
     return next((each for each in there if each.upper() == name.upper()), "")
 
@@ -331,7 +299,7 @@ def _remedy(rest: Rest, name: str) -> str:
     return _suggested(name, _names(rest))
 
 
-def _suggested(name: str, there: set[str] | list[str]) -> str:
+def _suggested(name: str, there: Iterable[str]) -> str:
     """A name without quotes is in upper case, and connectors' names often are not."""
     close = [quoted(each) for each in close_names(name, there)]
     if close:

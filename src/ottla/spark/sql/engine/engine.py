@@ -469,7 +469,7 @@ class Engine:
             raise SqlError(
                 f"Statement type `{type(last).__name__}` not supported for this resource",
                 remedy="Queries and PRINT are sent here, one at a time; all else to /ksql.",
-                statement=text,
+                statement=last.text,
                 code=SqlCode.BAD_STATEMENT,
             )
         for each in before:

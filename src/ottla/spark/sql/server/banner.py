@@ -34,7 +34,7 @@ class Banner:
         facts.add_row("[dim]service id[/]", escape(settings.service_id))
         facts.add_row("[dim]state[/]", escape(str(settings.state_root)))
         if CONNECT_URL in settings.properties:
-            own = " [dim]of its own[/]" if settings.get(CONNECT_WORKER) else ""
+            own = " [dim](started here)[/]" if settings.get(CONNECT_WORKER) else ""
             facts.add_row("[dim]Connect[/]", escape(settings.get(CONNECT_URL)) + own)
         if self._headless:
             facts.add_row("[dim]statements[/]", escape(settings.get(QUERIES_FILE)))
