@@ -227,6 +227,38 @@ def test_an_aggregate_over_a_table_is_two_stages() -> None:
     )
 
 
+def test_rows_of_a_table_without_a_group_count_as_deleted() -> None:
+    plan = planned(
+        "CREATE TABLE x WITH (KEY_FORMAT='JSON') AS"
+        " SELECT region, zip + 1 AS next, COUNT(*) AS n FROM customers"
+        " GROUP BY region, zip + 1"
+    )
+    changes = plan.stages[0].operator
+    assert isinstance(changes, TableChanges)
+    assert changes.side.input.where == "(`REGION`) IS NOT NULL AND ((`ZIP` + 1)) IS NOT NULL"
+
+
+@pytest.mark.parametrize(
+    ("window", "emit", "grace_ms"),
+    [
+        ("TUMBLING (SIZE 1 HOUR)", "CHANGES", 23 * 3_600_000),
+        ("TUMBLING (SIZE 1 HOUR)", "FINAL", 0),
+        ("SESSION (1 HOUR)", "FINAL", 0),
+        ("TUMBLING (SIZE 1 HOUR, GRACE PERIOD 5 SECONDS)", "FINAL", 5000),
+    ],
+)
+def test_who_waits_for_the_end_of_a_window_waits_no_day(
+    window: str, emit: str, grace_ms: int
+) -> None:
+    plan = planned(
+        f"CREATE TABLE x AS SELECT item, COUNT(*) AS n FROM orders WINDOW {window}"
+        f" GROUP BY item EMIT {emit}"
+    )
+    operator = plan.stages[0].operator
+    assert isinstance(operator, Aggregate)
+    assert operator.grace_ms == grace_ms
+
+
 def test_rows_of_a_windowed_table_are_told_apart_by_their_window() -> None:
     plan = planned("CREATE TABLE x AS SELECT n, COUNT(*) AS m FROM by_minute GROUP BY n")
     changes = plan.stages[0].operator

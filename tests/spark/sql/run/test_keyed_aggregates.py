@@ -75,6 +75,18 @@ def test_a_row_that_is_deleted_is_undone_once() -> None:
     assert list(contributions(state, gone)) == []
 
 
+def test_the_time_of_a_group_never_goes_back() -> None:
+    totals, state = Totals(CALLS), list[Any]()
+    assert totals.apply(state, [((2,), False)]) == (2,)
+    assert totals.time_of(state, 50) == 50
+    assert totals.apply(state, [((3,), False)]) == (5,)
+    assert totals.time_of(state, 20) == 50
+    assert totals.time_of(state, 60) == 60
+    of_old = [7]  # as it was kept before times were
+    assert totals.apply(of_old, [((1,), False)]) == (8,)
+    assert totals.time_of(of_old, 20) == 20
+
+
 # -- sessions
 
 

@@ -201,9 +201,9 @@ def test_an_aggregate_over_a_table_takes_back_what_is_undone(stages: Any) -> Non
     first = stage.feed([given("x", 3, undo=False), given("x", 4, undo=False, ROWTIME=9)])
     assert told(first, "key", "row", "ROWTIME") == [({"G": "x"}, {"C": 2, "S": 7}, 9)]
     second = stage.feed([given("x", 3, undo=True), given("y", 3, undo=False)])
-    assert told(second, "key", "row") == [
-        ({"G": "x"}, {"C": 1, "S": 4}),
-        ({"G": "y"}, {"C": 1, "S": 3}),
+    assert told(second, "key", "row", "ROWTIME") == [
+        ({"G": "x"}, {"C": 1, "S": 4}, 9),
+        ({"G": "y"}, {"C": 1, "S": 3}, 1),
     ]
     # More groups than Spark has partitions here: each has a state of its own.
     for times in (1, 2):
@@ -261,3 +261,13 @@ def test_sessions_grow_merge_and_close(stages: Any) -> None:
     assert found == {each: (1050, {"C": 1, "S": 1}) for each in "abcde"}
     stage.feed([given("y", 5, ROWTIME=9000)])
     assert stage.feed([given("x", 9, ROWTIME=1090)]) == []
+    # The oldest that is not too late, and one that is.
+    late = stage.feed([given("x", 9, ROWTIME=8900), given("z", 9, ROWTIME=8899)])
+    assert told(late, *names) == [(8900, 8900, {"C": 1, "S": 9}, False)]
+
+
+def test_a_session_may_begin_at_time_0(stages: Any) -> None:
+    operator = SessionAggregate(SIDE, GROUPS, (COUNT, TOTAL), gap_ms=100, grace_ms=0)
+    stage = stages(operator, INPUTS + ">")
+    first = stage.feed([given("x", 1, ROWTIME=0)])
+    assert told(first, "WINDOWSTART", "WINDOWEND", "row") == [(0, 0, {"C": 1, "S": 1})]

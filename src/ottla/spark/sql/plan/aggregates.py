@@ -247,10 +247,13 @@ def _strangers(expression: Expression) -> list[str]:
 # -- stages
 
 
-def grace_of(window: Window) -> int:
-    """Where none is written: as Kafka Streams has it, a day after the window began."""
+def grace_of(window: Window, emit: Emit) -> int:
+    """Where none is written: as Kafka Streams has it, a day after the window began; none for those
+    who wait for the end."""
     if window.grace_ms is not None:
         return window.grace_ms
+    if emit is Emit.FINAL:
+        return 0
     return max(DAY_MS - (window.size_ms or window.gap_ms), 0)
 
 
@@ -270,10 +273,10 @@ def aggregate_stages(
             plan.groups,
             plan.calls,
             window.gap_ms,
-            grace_of(window),
+            grace_of(window, emit),
         )
     else:
-        grace = grace_of(window) if window else 0
+        grace = grace_of(window, emit) if window else 0
         operator = Aggregate(narrowed, plan.groups, plan.calls, window, grace, emit)
     return (Stage("Aggregate", operator, output),)
 
@@ -283,6 +286,12 @@ def _group_struct(groups: tuple[GroupColumn, ...], *, by_name: bool = False) -> 
         f"'{each.name}', {spark_name(each.name) if by_name else each.spark}" for each in groups
     )
     return f"named_struct({', '.join(parts)})"
+
+
+def _with_groups_only(where: str, groups: tuple[GroupColumn, ...]) -> str:
+    """A row without a group gives nothing, as if it were deleted; and takes back what it gave."""
+    conditions = [f"({where})"] if where else []
+    return " AND ".join([*conditions, *(f"({each.spark}) IS NOT NULL" for each in groups)])
 
 
 def _arguments(calls: tuple[AggregateCall, ...]) -> list[tuple[str, str]]:
@@ -307,7 +316,8 @@ def _table_stages(
     keys = ", ".join(spark_name(each) for each in names)
     arguments = _arguments(plan.calls)
     first_row = (*((each.name, each.spark) for each in plan.groups), *arguments)
-    changes = TableChanges(Side(replace(read, where=where), f"struct({keys})", first_row))
+    narrowed = replace(read, where=_with_groups_only(where, plan.groups))
+    changes = TableChanges(Side(narrowed, f"struct({keys})", first_row))
     types = [
         (argument_name(call, position), kind)
         for call in plan.calls

@@ -139,13 +139,14 @@ def _aggregated(operator: Aggregate, frame: DataFrame) -> DataFrame:
         by.append(expr(window_text(window)).alias(WINDOW))
     calls = [expr(f"{each.spark} AS {spark_name(each.name)}") for each in operator.calls]
     done = rows.groupBy(*by).agg(*calls, expr(f"max({ROWTIME}) AS {ROWTIME}"))
+    done = since_the_epoch(done, window)
     names = [spark_name(each.name) for each in operator.groups]
     names += [spark_name(each.name) for each in operator.calls]
     return done.selectExpr(*names, ROWTIME, f"false AS {DELETED}", *window_bounds(window))
 
 
-def timed(frame: DataFrame, delay_ms: int) -> DataFrame:
-    timed = frame.selectExpr("*", f"timestamp_millis({ROWTIME}) AS {TIME}")
+def timed(frame: DataFrame, delay_ms: int, *, text: str = ROWTIME) -> DataFrame:
+    timed = frame.selectExpr("*", f"timestamp_millis({text}) AS {TIME}")
     return timed.withWatermark(TIME, f"{delay_ms} milliseconds")
 
 
@@ -155,6 +156,13 @@ def window_text(window: Window) -> str:
         return f"session_window({TIME}, '{window.gap_ms + 1} milliseconds')"
     slide = window.advance_ms or window.size_ms
     return f"window({TIME}, '{window.size_ms} milliseconds', '{slide} milliseconds')"
+
+
+def since_the_epoch(frame: DataFrame, window: Window | None) -> DataFrame:
+    """Without the windows that begin before 1970, which Kafka Streams does not have."""
+    if window is None or not window.advance_ms:
+        return frame
+    return frame.where(f"{WINDOW}.start >= timestamp_millis(0)")
 
 
 def window_bounds(window: Window | None) -> list[str]:
@@ -169,7 +177,8 @@ def window_bounds(window: Window | None) -> list[str]:
 
 def _stream_join(operator: StreamJoin, left: DataFrame, right: DataFrame) -> DataFrame:
     """The watermark's delay has the join's window in it: until then a row may find its partner,
-    and Spark drops what is older than the watermark."""
+    and Spark drops what is as old as the watermark, or older. That begins in 1970: all rows are a
+    millisecond newer to it, so that it does not drop those of time 0."""
     from pyspark.sql.functions import expr
 
     names = ["key", "row", ROWTIME, TIME, *(WINDOW_BOUNDS if operator.windowed else ())]
@@ -178,7 +187,7 @@ def _stream_join(operator: StreamJoin, left: DataFrame, right: DataFrame) -> Dat
     sides = []
     for name, side, frame in (("l", operator.left, left), ("r", operator.right, right)):
         rows = side_frame(side, frame, bounds=operator.windowed).where("key IS NOT NULL")
-        on_time = timed(rows, delay)
+        on_time = timed(rows, delay, text=f"{ROWTIME} + 1")
         sides.append(on_time.selectExpr(*(f"{each} AS {name}_{each}" for each in names)))
     before, after = operator.before_ms, operator.after_ms
     condition = (

@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.spark.running.checkpoints import Position, earliest_of
 from ottla.spark.sql.comparing import has_map
 from ottla.spark.sql.plan.stages import Aggregate, Input, Stage
-from ottla.spark.sql.run.frames import member_text, timed, window_bounds, window_text
+from ottla.spark.sql.run.frames import (
+    member_text,
+    since_the_epoch,
+    timed,
+    window_bounds,
+    window_text,
+)
 from ottla.spark.sql.schema import DELETED, ROWTIME
 from ottla.spark.sql.syntax.statements import Emit, Window
 from ottla.spark.sql.types import spark_name
@@ -278,6 +284,7 @@ def _aggregated(
     ]
     results = [expr(f"{text} AS {name}") for name, text in calls]
     done = rows.groupBy(*by).agg(*results, expr(f"max({ROWTIME}) AS {ROWTIME}"))
+    done = since_the_epoch(done, window)
     names = [*groups, *(name for name, _ in calls), ROWTIME, f"false AS {DELETED}"]
     return done.selectExpr(*names, *window_bounds(window))
 

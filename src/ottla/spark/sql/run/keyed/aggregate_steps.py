@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
@@ -28,7 +28,14 @@ from ottla.spark.sql.run.keyed.frames import by_key, event_of, keyed, type_of
 from ottla.spark.sql.run.keyed.joins import LEFT
 from ottla.spark.sql.run.keyed.order import in_order
 from ottla.spark.sql.run.keyed.states import OneValue, Results, Rows, Timed
-from ottla.spark.sql.schema import DELETED, ROWTIME, WINDOWEND, WINDOWSTART
+from ottla.spark.sql.schema import (
+    DELETED,
+    ROWOFFSET,
+    ROWPARTITION,
+    ROWTIME,
+    WINDOWEND,
+    WINDOWSTART,
+)
 from ottla.spark.sql.types import spark_name
 
 EVENT_TIME: Final = "__TIME"
@@ -58,18 +65,20 @@ def table_aggregate(operator: TableAggregate, changes: DataFrame) -> DataFrame:
     def work(state: list[Any], key: Any, rows: Rows) -> Results:
         newest = -1
         given = []
-        for row in rows:
+        for row in sorted(rows, key=_place):
             values = row["row"]
             newest = max(newest, row[ROWTIME])
             given.append((tuple(values[name] for name in names), bool(values[UNDO])))
-        yield key, dict(zip(results, machine.apply(state, given), strict=True)), newest, False
+        totals = dict(zip(results, machine.apply(state, given), strict=True))
+        yield key, totals, machine.time_of(state, newest), False
 
     output = StructType([*_result_fields(operator.calls, changes)])
     return keyed(changes, OneValue(list, work, output.names), output)
 
 
 def session_aggregate(operator: SessionAggregate, rows: DataFrame) -> DataFrame:
-    """Spark leaves out rows older than the watermark: the newest time less gap and grace."""
+    """Spark leaves out rows as old as the watermark, or older; Kafka Streams those that are older
+    than the newest time less gap and grace. So all rows are a millisecond newer to Spark."""
     names = _inputs(operator.calls)
     machine = Sessions(_calls(operator.calls, names), operator.gap_ms)
     results = [each.name for each in operator.calls]
@@ -88,11 +97,16 @@ def session_aggregate(operator: SessionAggregate, rows: DataFrame) -> DataFrame:
     bounds = [StructField(WINDOWSTART, LongType()), StructField(WINDOWEND, LongType())]
     output = StructType([*_result_fields(operator.calls, rows), *bounds])
     steps = Timed(list, work, _due_ms, output.names)
-    timed = rows.withColumn(EVENT_TIME, sf.timestamp_millis(sf.col(ROWTIME)))
-    timed = timed.withWatermark(EVENT_TIME, f"{operator.gap_ms + operator.grace_ms} milliseconds")
+    timed = rows.withColumn(EVENT_TIME, sf.timestamp_millis(sf.col(ROWTIME) + 1))
+    delay_ms = operator.gap_ms + operator.grace_ms + 1
+    timed = timed.withWatermark(EVENT_TIME, f"{delay_ms} milliseconds")
     return by_key(timed).transformWithState(
         steps, output, outputMode="Append", timeMode="EventTime"
     )
+
+
+def _place(row: Row) -> tuple[int, int]:
+    return row[ROWPARTITION], row[ROWOFFSET]
 
 
 def _due_ms(sessions: list[Session]) -> int | None:

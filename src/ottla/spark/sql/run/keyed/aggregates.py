@@ -48,7 +48,10 @@ def contributions(state: dict[str, Any], event: Event) -> Iterator[Contribution]
 
 
 class Totals:
-    """Keyed by the group: adds what is given, takes back what is undone."""
+    """Keyed by the group: adds what is given, takes back what is undone.
+
+    The state has what each call knows, and behind that the newest time of a change.
+    """
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -65,8 +68,15 @@ class Totals:
             for index, call in enumerate(self._calls):
                 step = call.aggregate.undo if undone else call.aggregate.add
                 state[index] = step(state[index], *call.of(inputs))
-        held = zip(self._calls, state, strict=True)
+        held = zip(self._calls, state, strict=False)
         return tuple(call.aggregate.result(each) for call, each in held)
+
+    def time_of(self, state: list[Any], time_ms: int) -> int:
+        """When the group changed last, now that `time_ms` is known: it never goes back."""
+        place = len(self._calls)
+        newest: int = max([time_ms, *state[place:]])
+        state[place:] = [newest]
+        return newest
 
 
 # -- over sessions
