@@ -6,6 +6,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from ottla.spark.formats import Encoder, arrow_schema
 from ottla.spark.formats.decoder import BadRecord
 from ottla.spark.sql import types as t
+from ottla.spark.sql.definitions import HEADERS_TYPE
 from ottla.spark.sql.errors import SqlError
 from ottla.spark.sql.schema import Column, Format, Layout, Role, Schema, Windowed, WindowKind
 from ottla.spark.table_store import Bounds
@@ -87,6 +89,28 @@ def test_a_table_has_the_last_value_of_each_key(cluster: LocalCluster) -> None:
         assert arrow.schema == arrow_schema(LAYOUT)
         assert sorted(arrow.column("ID").to_pylist()) == [n for n in range(100) if n != 6]
         assert 0 < table.size_bytes < 99 * 1000
+
+
+def test_headers_are_columns_of_a_table(cluster: LocalCluster) -> None:
+    columns = (
+        *LAYOUT.schema.columns,
+        Column("SOURCE", t.BYTES, Role.HEADER, header="source"),
+        Column("ALL_OF_THEM", HEADERS_TYPE, Role.HEADERS),
+    )
+    layout = replace(LAYOUT, schema=Schema(columns))
+    cluster.create_topic("labelled")
+    with Table(cluster.bootstrap_servers, "labelled", layout) as table:
+        with cluster.producer() as producer:
+            for number, headers in enumerate(([("source", b"shop")], [], [("other", None)])):
+                key, value, _ = Encoder(LAYOUT).record({"ID": number, "NAME": "x"})
+                producer.send("labelled", value, key=key, headers=headers)
+            key, _, _ = Encoder(LAYOUT).record({"ID": 2})
+            producer.send("labelled", None, key=key, headers=[("source", b"shop")])
+        assert table.catch_up()
+        rows = {row["ID"]: (row["SOURCE"], row["ALL_OF_THEM"]) for row in table.scan()}
+        assert rows == {0: (b"shop", [{"KEY": "source", "VALUE": b"shop"}]), 1: (None, [])}
+        assert table.arrow().schema == arrow_schema(layout)
+        assert sorted(table.arrow().column("SOURCE").to_pylist(), key=str) == [None, b"shop"]
 
 
 def test_a_row_is_seen_by_who_asks_after_it_was_written(cluster: LocalCluster) -> None:

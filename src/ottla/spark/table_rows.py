@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Final
 
@@ -39,7 +40,7 @@ class RowReader:
         self._columns = [each.name for each in layout.schema.columns]
         self._key = layout.schema.key
         self._values = [each.name for each in layout.schema.value]
-        self._others = {each.name: None for each in layout.schema.headers}
+        self._headers = layout.schema.headers
         self._nested = any(each.type.kind in NESTED for each in self._key)
 
     def hashed(self, values: Sequence[Any]) -> Hashable:
@@ -69,13 +70,15 @@ class RowReader:
             wrong = pa.array([each.offset for each in bad], pa.int64())
             right = pc.invert(pc.is_in(columns.offsets, value_set=wrong))
             values = values.filter(right)
-        values = pc.if_else(batch.column(DELETED), None, values)
+        kept = pc.if_else(batch.column(DELETED), None, values).to_pylist()
+        if self._headers:
+            kept = self._with_headers(kept, batch)
         keys = [python_values(batch.column(each.name), each.type) for each in self._key]
         found = [
             map(self.hashed, zip(*keys, strict=True))
             if len(keys) != 1 or self._nested
             else keys[0],
-            values.to_pylist(),
+            kept,
             batch.column(ROWTIME).to_pylist(),
             batch.column(ROWOFFSET).to_pylist(),
         ]
@@ -83,14 +86,29 @@ class RowReader:
             found += [batch.column(each).to_pylist() for each in (WINDOWSTART, WINDOWEND)]
         return list(map(Change, *found)), bad
 
+    def _with_headers(self, values: list[bytes | None], batch: pa.RecordBatch) -> list[Any]:
+        """The columns that are headers go with the bytes of the value."""
+        columns = [batch.column(each.name).to_pylist() for each in self._headers]
+        found = zip(values, zip(*columns, strict=True), strict=True)
+        return [None if value is None else pickle.dumps((value, row)) for value, row in found]
+
+    def _parted(self, kept: bytes) -> tuple[bytes, Sequence[Any]]:
+        """The value of a record, and the columns that are headers."""
+        if not self._headers:
+            return kept, ()
+        value, headers = pickle.loads(kept)
+        return value, headers
+
     def decoded(self, found: Iterable[Kept]) -> list[Row]:
         return [self._row(each) for each in found]
 
     def _row(self, kept: Kept) -> Row:
-        parts = dict(zip(self._values, self._decoder.read_value(kept.value), strict=True))
-        for column, value in zip(self._key, self.unhashed(kept.key), strict=True):
-            parts[column.name] = value
-        parts |= self._others
+        value, headers = self._parted(kept.value)
+        parts = dict(zip(self._values, self._decoder.read_value(value), strict=True))
+        for column, each in zip(self._key, self.unhashed(kept.key), strict=True):
+            parts[column.name] = each
+        for column, each in zip(self._headers, headers, strict=True):
+            parts[column.name] = each
         row = {name: parts[name] for name in self._columns}
         row[ROWTIME] = kept.timestamp_ms
         row[ROWPARTITION] = kept.partition
@@ -101,13 +119,17 @@ class RowReader:
         return row
 
     def arrow(self, kept: Sequence[Kept]) -> pa.Table:
-        values, _ = self._decoder.read_values(pa.array([each.value for each in kept], pa.binary()))
+        data = [each.value for each in kept]
+        headers: list[Sequence[Any]] = []
+        if self._headers and data:
+            data, headers = map(list, zip(*map(self._parted, data), strict=True))
+        values, _ = self._decoder.read_values(pa.array(data, pa.binary()))
         parts = dict(zip(self._values, values, strict=True))
         keys = [self.unhashed(each.key) for each in kept]
         for number, column in enumerate(self._key):
             parts[column.name] = arrow_array([each[number] for each in keys], column.type)
-        for name in self._others:
-            parts[name] = pa.nulls(len(kept), self._decoder.schema.field(name).type)
+        for number, column in enumerate(self._headers):
+            parts[column.name] = arrow_array([each[number] for each in headers], column.type)
         parts[ROWTIME] = pa.array([each.timestamp_ms for each in kept], pa.int64())
         parts[ROWPARTITION] = pa.array([each.partition for each in kept], pa.int32())
         parts[ROWOFFSET] = pa.array([each.offset for each in kept], pa.int64())
