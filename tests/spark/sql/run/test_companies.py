@@ -48,7 +48,7 @@ def test_aggregates_share_part_and_go_on(shop: Shop, monkeypatch: pytest.MonkeyP
     shop.queries.pause(counts)
     shop.insert("orders", *rows(8, 10))
     eventually(lambda: last(shop, "SUMS") == {b"tea": {"S": 45}})
-    assert last(shop, "COUNTS") == {b"tea": {"N": 8}}
+    eventually(lambda: last(shop, "COUNTS") == {b"tea": {"N": 8}})  # not 10: nothing is written
     shop.queries.resume(counts)
     eventually(lambda: last(shop, "COUNTS") == {b"tea": {"N": 10}})
     # A topic is gone: that query fails, and no other.
