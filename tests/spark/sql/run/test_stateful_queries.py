@@ -8,6 +8,7 @@ import pytest
 from running_shop import WAIT_S, Shop, eventually
 
 from ottla.spark.running.states import State
+from ottla.spark.sql.run import spells
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -115,6 +116,36 @@ def test_a_stream_joined_with_a_table_is_counted_by_stages(shop: Shop) -> None:
     shop.queries.stop(query)
     shop.queries.stop(tables)
     assert not [each for each in _topics(shop) if each.startswith("_ottla-sql-")]
+
+
+def test_a_backlog_larger_than_a_batch_is_joined_like_any_other(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spells, "BATCH_RECORDS_MAX", 1)
+    shop.run(ORDERS)
+    shop.run(PAYMENTS)
+    shop.run(
+        "CREATE TABLE items (item STRING PRIMARY KEY, kind STRING)"
+        " WITH (KAFKA_TOPIC='items', VALUE_FORMAT='JSON', PARTITIONS=1);"
+    )
+    names = ("tea", "jam", "nut", "oil")
+    shop.insert("items", *((each, {"kind": "food"}, 1) for each in names))
+    shop.insert("orders", *((each, {"item": each}, 5000 * n) for n, each in enumerate(names, 1)))
+    shop.insert("payments", *((f"p{n}", {"order_id": "oil"}, n * MINUTE) for n in (1, 2, 3)))
+    shop.run(
+        "CREATE STREAM known AS SELECT o.id AS id, i.item AS item, kind FROM orders o"
+        " JOIN items i ON o.item = i.item PARTITION BY o.id;",
+        auto_offset_reset="earliest",
+    )
+    shop.run(
+        "CREATE STREAM paid AS SELECT o.id AS id, item, p.id AS payment FROM orders o"
+        " JOIN payments p WITHIN 50 SECONDS GRACE PERIOD 0 SECONDS ON o.id = p.order_id;",
+        auto_offset_reset="earliest",
+    )
+    known = shop.records("KNOWN", 4)
+    assert sorted(key.decode() for key, _ in known) == sorted(names)
+    # The second payment is a minute ahead of the orders when the last of them is read.
+    assert shop.records("PAID", 1) == [(b"oil", {"ITEM": "oil", "PAYMENT": "p1"})]
 
 
 def _topics(shop: Shop) -> list[str]:

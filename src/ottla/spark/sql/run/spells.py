@@ -15,25 +15,40 @@ from ottla.spark.sql.functions import register_udfs
 from ottla.spark.sql.plan.stages import (
     Aggregate,
     Input,
+    Operator,
     Output,
     Stage,
     StreamJoin,
+    StreamTableJoin,
     internal_topic,
 )
 from ottla.spark.sql.run import frames
 from ottla.spark.sql.run.cluster import Cluster
 from ottla.spark.sql.run.together import Together, shared_frame, shared_input, shared_layouts
+from ottla.spark.sql.syntax.statements import SourceKind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 BATCH_RECORDS_MAX: Final = 1_000_000
+"""Of each input, but of those that another must not be ahead of."""
 EARLIEST_NAMES: Final = ("ksql.streams.auto.offset.reset", "auto.offset.reset")
 
 
 def wants_earliest(properties: Mapping[str, str]) -> bool:
     return any(properties.get(each, "").lower() == "earliest" for each in EARLIEST_NAMES)
+
+
+def _in_parts(operator: Operator, place: Input) -> bool:
+    """Whether a batch need not have all that there is of an input.
+
+    A row of a stream would not find what the table has had for long; and if one of two streams is
+    far ahead, time has passed for the other, and its rows come too late.
+    """
+    if isinstance(operator, StreamTableJoin):
+        return place.kind is SourceKind.STREAM
+    return not isinstance(operator, StreamJoin)
 
 
 class Ground:
@@ -70,7 +85,13 @@ class Ground:
         return place.topic
 
     def read(
-        self, place: Input, query_id: str, start: Position | None, checkpoint: Path
+        self,
+        place: Input,
+        query_id: str,
+        start: Position | None,
+        checkpoint: Path,
+        *,
+        in_parts: bool = True,
     ) -> DataFrame:
         """`start` counts until the checkpoint knows better."""
         topic = self.topic_of(place, query_id)
@@ -82,9 +103,10 @@ class Ground:
             **self.cluster.options(),
             "subscribe": topic,
             "startingOffsets": json.dumps(start) if start else "earliest",
-            "maxOffsetsPerTrigger": str(BATCH_RECORDS_MAX),
             "kafka.isolation.level": "read_committed",
         }
+        if in_parts:
+            options["maxOffsetsPerTrigger"] = str(BATCH_RECORDS_MAX)
         return frames.read(self.spark, place, options)
 
     def sink_options(self, output: Output, query_id: str) -> dict[str, str]:
@@ -108,7 +130,7 @@ class Ground:
             # One side may be quiet for long: its watermark must not hold up the other's.
             self.spark.conf.set("spark.sql.streaming.multipleWatermarkPolicy", "max")
         inputs = [
-            self.read(each, query_id, start, checkpoint)
+            self.read(each, query_id, start, checkpoint, in_parts=_in_parts(stage.operator, each))
             for each, start in zip(stage.inputs, starts, strict=True)
         ]
         frame = frames.stage_frame(stage, inputs)
