@@ -33,7 +33,7 @@ What fails for a row is NULL and the query goes on. Formats of dates and times a
 - UNIX_TIMESTAMP() and UNIX_DATE() are those of the micro-batch.
 - A map has no NULL among its keys: MAP and others leave such an entry out, where ksqlDB has `null`.
 - PARSE_DATE and PARSE_TIME are NULL where text follows behind what the format takes.
-- TRANSFORM of a map gives NULL for a value that can't be computed, where ksqlDB gives NULL for all.
+- TRANSFORM gives NULL for an element that can't be computed, where ksqlDB gives NULL for all.
 
 ## Functions of one's own
 

@@ -121,6 +121,7 @@ TIMES: Final[list[tuple[str, Any]]] = [
     ("FORMAT_DATE(DAY, 'dd-MMM-yyyy''Lit''')", "03-Feb-2021Lit"),
     ("FORMAT_TIME(CLOCK, 'HH_mm_ss_SSS')", "10_11_12_345"),
     ("FORMAT_TIMESTAMP(TS, 'yyyy-MM-dd HH:mm:ss.SSS')", "2021-02-03 04:05:06.789"),
+    ("FORMAT_TIMESTAMP(CAST(NULL AS TIMESTAMP), 'HH:mm zzz', 'Europe/London')", None),
     ("FORMAT_TIMESTAMP(FROM_UNIXTIME(1526075913000), 'yyyy-MM-dd HH:mm:ss zzz', "
      "'America/Los_Angeles')", "2018-05-11 14:58:33 PDT"),
     ("TIMESTAMPTOSTRING(1526075913000, 'yyyy-MM-dd HH:mm:ss zzz', 'Europe/London')",

@@ -74,6 +74,24 @@ def test_a_new_process_goes_on_exactly_where_the_old_one_was(shop: Shop) -> None
     assert amounts(shop, "B", 17) == list(range(3, 20))
 
 
+def test_a_row_whose_time_is_none_is_left_out(shop: Shop) -> None:
+    shop.run(ORDERS)
+    shop.insert("orders", ("a", {"amount": 5}, 1000), ("b", {"amount": -5}, 1000))
+    shop.insert("orders", ("c", {"amount": None}, 1000), ("d", {"amount": 7}, 1000))
+    shop.run(
+        "CREATE STREAM by_amount WITH (TIMESTAMP='t') AS SELECT id, CAST(amount AS BIGINT) AS t"
+        " FROM orders;",
+        auto_offset_reset="earliest",
+    )
+    shop.run(
+        "CREATE STREAM by_word WITH (TIMESTAMP='t', TIMESTAMP_FORMAT='yyyy') AS"
+        " SELECT id, EXPLODE(ARRAY['1999', 'soon']) AS t FROM orders;",
+        auto_offset_reset="earliest",
+    )
+    assert sorted(shop.records("BY_AMOUNT", 2)) == [(b"a", {"T": 5}), (b"d", {"T": 7})]
+    assert [value["T"] for _, value in shop.records("BY_WORD", 4)] == ["1999"] * 4
+
+
 def test_a_query_that_fails_takes_no_other_with_it(shop: Shop) -> None:
     shop.run(ORDERS)
     good = shop.run("CREATE STREAM good AS SELECT * FROM orders;", auto_offset_reset="earliest")

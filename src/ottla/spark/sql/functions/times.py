@@ -55,7 +55,8 @@ def _formatted(call: Call, moment: str) -> str:
         return f"date_format({moment}, {format_})"
     if isinstance(call.constants[1], str) and isinstance(call.constants[2], str):
         options = f"map('timestampFormat', {format_}, 'timeZone', {call.texts[2]})"
-        return f"get_json_object(to_json(array({moment}), {options}), '$[0]')"
+        text = f"get_json_object(to_json(array({moment}), {options}), '$[0]')"
+        return f"IF({moment} IS NULL, NULL, {text})"  # which JSON would have as text
     return f"date_format(from_utc_timestamp({moment}, {call.texts[2]}), {format_})"
 
 

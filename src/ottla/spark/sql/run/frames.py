@@ -224,15 +224,24 @@ def output_frame(frame: DataFrame, output: Output) -> DataFrame:
         names = ", ".join(spark_name(name) for name, _ in output.exploded)
         rest = [spark_name(each) for each in kept.columns]
         kept = kept.selectExpr("*", *arrays).selectExpr(*rest, f"inline(arrays_zip({names}))")
+    if output.rowtime:
+        kept = kept.where(has_time(output))
     return kept.selectExpr(*(f"{text} AS {spark_name(name)}" for name, text in row_of(output)))
 
 
 def row_of(output: Output) -> list[tuple[str, str]]:
     """Name and text of every column that the sink is given."""
-    columns = [*output.columns, (ROWTIME, output.rowtime or ROWTIME)]
+    rowtime = f"coalesce({output.rowtime}, {ROWTIME})" if output.rowtime else ROWTIME
+    columns = [*output.columns, (ROWTIME, rowtime)]
     if output.layout.windowed is not None:
         columns += [(name, name) for name in WINDOW_BOUNDS]
     return [*columns, (DELETED, DELETED)]
+
+
+def has_time(output: Output) -> str:
+    """Whether a row can be written: by its own column there is no time for it that a record may
+    have. One that is deleted has no columns, and the time of what deleted it."""
+    return f"({DELETED} OR coalesce({output.rowtime} >= 0, false))"
 
 
 def member_text(output: Output) -> str:
@@ -241,9 +250,10 @@ def member_text(output: Output) -> str:
     if output.where and output.layout.is_table:
         row[DELETED] = f"({DELETED} OR NOT coalesce({output.where}, false))"
     made = f"named_struct({', '.join(f'{_literal(name)}, {text}' for name, text in row.items())})"
+    conditions = [has_time(output)] if output.rowtime else []
     if output.where and not output.layout.is_table:
-        return f"IF(NOT {DELETED} AND ({output.where}), {made}, NULL)"
-    return made
+        conditions.append(f"NOT {DELETED} AND ({output.where})")
+    return f"IF({' AND '.join(conditions)}, {made}, NULL)" if conditions else made
 
 
 def _literal(text: str) -> str:
