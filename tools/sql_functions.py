@@ -24,6 +24,8 @@ What fails for a row is NULL and the query goes on. Formats of dates and times a
 ## Where they differ from ksqlDB's
 
 - COLLECT_SET gives its values in their own order, not in the order in which they came.
+- LATEST_BY_OFFSET, EARLIEST_BY_OFFSET and COLLECT_LIST go by the time of rows, then by partition
+  and offset, unless rows are grouped by their key: offsets of two partitions can't be compared.
 - TOPK with other columns does not say in which order rows of the same value come.
 - EXTRACTJSONFIELD, JSON_RECORDS and JSON_ITEMS write numbers anew: `1.50` comes out as `1.5`.
 - GREATEST, LEAST, COALESCE and others widen numbers of different types, where ksqlDB wants a CAST.
