@@ -129,7 +129,7 @@ def test_a_backlog_larger_than_a_batch_is_joined_like_any_other(
         " WITH (KAFKA_TOPIC='items', VALUE_FORMAT='JSON', PARTITIONS=1);"
     )
     names = ("tea", "jam", "nut", "oil")
-    shop.insert("items", *((each, {"kind": "food"}, 1) for each in names))
+    shop.insert("items", *((each, {"kind": "food"}, 1) for each in reversed(names)))
     shop.insert("orders", *((each, {"item": each}, 5000 * n) for n, each in enumerate(names, 1)))
     shop.insert("payments", *((f"p{n}", {"order_id": "oil"}, n * MINUTE) for n in (1, 2, 3)))
     shop.run(
