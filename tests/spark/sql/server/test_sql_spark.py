@@ -112,8 +112,12 @@ def test_a_query_is_closed_by_its_id(client: httpx.Client) -> None:
     with client.stream("POST", "/query-stream", json=body) as answer:
         lines = answer.iter_lines()
         query_id = json.loads(next(lines))["queryId"]
+        (shown,) = ksql(client, "SHOW QUERIES;")
+        kinds = {each["id"]: each["queryType"] for each in shown["queries"]}
+        assert kinds[query_id] == "PUSH"
         assert client.post("/close-query", json={"queryId": query_id}).status_code == 200
         assert all(json.loads(each) for each in lines), "and then the answer ends"
+    assert state_of(client, query_id) == "gone"
 
 
 def test_inserts_stream(client: httpx.Client) -> None:

@@ -53,6 +53,8 @@ class Asked:
     cluster: Cluster
     settings: Settings
     queries: Mapping[str, QueryFacts]
+    pushed: Mapping[str, str]
+    """Push queries that are open on this server, and their texts."""
     overrides: Mapping[str, str]
     variables: Mapping[str, str]
     host: str
@@ -159,6 +161,10 @@ def _queries(statement: Show, asked: Asked) -> Entity:
         if facts.cause:
             entry["cause"] = facts.cause
         entries.append(entry)
+    entries += [
+        entities.query_entry(id_, text, [], [], "RUNNING", kind="PUSH")
+        for id_, text in asked.pushed.items()
+    ]
     return entity("queries", statement.text, queries=entries)
 
 

@@ -132,6 +132,8 @@ class Engine:
         )
         self._writing = threading.Lock()
         self._open: dict[str, Answer] = {}
+        self._pushed: dict[str, str] = {}
+        """The texts of push queries that are open."""
 
     def start(self) -> None:
         """At once: commands are read and Spark is started behind it."""
@@ -353,6 +355,7 @@ class Engine:
             self.cluster,
             self.settings,
             self.query_facts(),
+            dict(self._pushed),
             session.overrides,
             session.variables,
             self.host,
@@ -479,6 +482,8 @@ class Engine:
         except SqlError as error:
             raise _with_place(error, last, []) from error
         self._open[answer.query_id] = answer
+        if answer.is_push and isinstance(last, Select):
+            self._pushed[answer.query_id] = last.text
         return answer
 
     def _opened(self, statement: Select | Print, properties: Mapping[str, str]) -> Answer:
@@ -492,6 +497,7 @@ class Engine:
     def close_query(self, query_id: str) -> bool:
         """Whoever reads its rows finds that there are no more. False: it is not open here."""
         answer = self._open.pop(query_id, None)
+        self._pushed.pop(query_id, None)
         if answer is None:
             return False
         answer.close()
