@@ -256,3 +256,12 @@ def test_arrow_types_are_those_that_spark_takes() -> None:
     assert arrow_type(t.TIME) == pa.time64("ns")
     assert arrow_type(t.TIMESTAMP) == pa.timestamp("us", "UTC")
     assert arrow_type(t.decimal(4, 2)) == pa.decimal128(4, 2)
+
+
+@pytest.mark.parametrize("name", ["JSON", "DELIMITED", "KAFKA", "NONE"])
+def test_rows_without_key_columns_have_no_key(name: str) -> None:
+    layout = Layout(Schema((Column("A", t.INTEGER),)), Format(name), Format("JSON"))
+    batch = rows_to_batch(layout, [{"A": 1, "ROWTIME": 0}])
+    keys, values, _ = Encoder(layout).encode(batch)
+    assert (keys.to_pylist(), values.to_pylist()) == ([None], [b'{"A":1}'])
+    assert Encoder(layout).record({"A": 1, "ROWTIME": 0})[0] is None

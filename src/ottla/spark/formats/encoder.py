@@ -31,9 +31,9 @@ class Encoder:
         count = batch.num_rows
         schema = self.layout.schema
         key_columns = _columns(batch, schema.key)
-        keys = self._key.write(key_columns, count)
+        keys = pa.nulls(count, pa.binary())
         if key_columns:
-            keys = _null_where_all_are(keys, key_columns)
+            keys = _null_where_all_are(self._key.write(key_columns, count), key_columns)
         if self._windows is not None:
             keys = self._windows.join(keys, _column(batch, WINDOWSTART), _get(batch, WINDOWEND))
         values = self._value.write(_columns(batch, schema.value), count)
