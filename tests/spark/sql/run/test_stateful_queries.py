@@ -177,6 +177,33 @@ def test_questions_once_and_for_as_long_as_one_listens(shop: Shop) -> None:
     ]
 
 
+def test_who_listens_to_a_table_is_told_of_what_goes_if_it_was_shown(shop: Shop) -> None:
+    shop.run(
+        "CREATE TABLE items (item STRING PRIMARY KEY, kind STRING, n INT)"
+        " WITH (KAFKA_TOPIC='items', VALUE_FORMAT='JSON', PARTITIONS=1);"
+    )
+    shop.insert(
+        "items",
+        ("ink", {"kind": "tool", "n": 1}, 1),
+        ("tea", {"kind": "food", "n": 2}, 2),
+        ("tea", {"kind": "tool", "n": 3}, 3),
+        ("tea", {"kind": "tool", "n": 4}, 4),
+        ("jam", {"kind": "food", "n": 5}, 5),
+        ("ink", None, 6),  # who has asked before may have seen it
+    )
+    push = shop.pushed(
+        "SELECT n, item FROM items WHERE kind = 'food' EMIT CHANGES LIMIT 4;",
+        auto_offset_reset="earliest",
+    )
+    told = [(row.values, row.deleted) for row in push.rows(WAIT_S)]
+    assert told == [
+        ((2, "tea"), False),
+        ((None, "tea"), True),
+        ((5, "jam"), False),
+        ((None, "ink"), True),
+    ]
+
+
 def test_a_query_that_fails_says_why_and_can_go_on(shop: Shop) -> None:
     shop.run(ORDERS)
     counts = shop.run(

@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 KEYED: Final = "ottla.spark.sql.run.keyed"
 TIME: Final = "__time"
 WINDOW: Final = "__window"
+IDENTITY: Final = "__KEY"
+GONE: Final = "__GONE"
+"""Columns of push queries of tables: which row it is, though its key be not selected; and whether
+it is deleted, not only left out by a condition."""
 JOINS: Final = {
     JoinKind.INNER: "inner",
     JoinKind.LEFT: "leftOuter",
@@ -55,7 +59,21 @@ def read(spark: SparkSession, source: Input, options: Mapping[str, str]) -> Data
 def stage_frame(stage: Stage, inputs: list[DataFrame]) -> DataFrame:
     """What a stage writes: the columns of its layout and those that go with every row."""
     after = operated(stage.operator, inputs)
-    return output_frame(after, stage.output)
+    return output_frame(after, stage.output, _identity(stage))
+
+
+def _identity(stage: Stage) -> str:
+    """The text of IDENTITY; "" for streams, and for what goes to a topic."""
+    operator, output = stage.operator, stage.output
+    if output.topic or not output.layout.is_table:
+        return ""
+    names = ["key"]
+    if isinstance(operator, Project):
+        names = [spark_name(each.name) for each in operator.input.layout.schema.key]
+    elif isinstance(operator, Aggregate | SessionAggregate | TableAggregate):
+        names = [spark_name(each.name) for each in operator.groups]
+    names += WINDOW_BOUNDS if output.layout.windowed is not None else ()
+    return f"to_json(struct({', '.join(names)}))"
 
 
 def is_update(operator: Operator) -> bool:
@@ -216,8 +234,12 @@ def _interval(milliseconds: int) -> str:
 # -- outputs
 
 
-def output_frame(frame: DataFrame, output: Output) -> DataFrame:
-    """The columns of the layout, and ROWTIME, the window's bounds and DELETED."""
+def output_frame(frame: DataFrame, output: Output, identity: str = "") -> DataFrame:
+    """The columns of the layout, and ROWTIME, the window's bounds, DELETED; IDENTITY and GONE."""
+    columns = row_of(output)
+    if identity:
+        frame = frame.selectExpr("*", f"{identity} AS {IDENTITY}", f"{DELETED} AS {GONE}")
+        columns += [(IDENTITY, IDENTITY), (GONE, GONE)]
     kept = _kept(frame, output.where, is_table=output.layout.is_table)
     if output.exploded:
         arrays = [f"{text} AS {spark_name(name)}" for name, text in output.exploded]
@@ -226,7 +248,7 @@ def output_frame(frame: DataFrame, output: Output) -> DataFrame:
         kept = kept.selectExpr("*", *arrays).selectExpr(*rest, f"inline(arrays_zip({names}))")
     if output.rowtime:
         kept = kept.where(has_time(output))
-    return kept.selectExpr(*(f"{text} AS {spark_name(name)}" for name, text in row_of(output)))
+    return kept.selectExpr(*(f"{text} AS {spark_name(name)}" for name, text in columns))
 
 
 def row_of(output: Output) -> list[tuple[str, str]]:

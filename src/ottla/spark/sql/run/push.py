@@ -14,14 +14,18 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.spark.running.kept import Kept
 from ottla.spark.running.states import QueryState, State, worst
 from ottla.spark.sql.plan.stages import Plan
+from ottla.spark.sql.run.frames import GONE, IDENTITY
 from ottla.spark.sql.run.rows import python_rows
-from ottla.spark.sql.schema import DELETED, Column
+from ottla.spark.sql.schema import DELETED, PSEUDO_COLUMNS, WINDOW_BOUNDS, Column, Role
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ROWS_QUEUED_MAX: Final = 10_000
 PUT_S: Final = 0.1
+SHOWN_MAX: Final = 1_000_000
+"""Of more rows than these it is not known any more which of them a listener has seen."""
+KEPT: Final = frozenset({*PSEUDO_COLUMNS, *WINDOW_BOUNDS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class PushQuery:
         self._forget = forget
         self._rows: queue.Queue[PushRow] = queue.Queue(ROWS_QUEUED_MAX)
         self._left = plan.limit
+        self._shown: set[str] | None = set()
         self._closed = threading.Event()
         self._parts: list[Kept] = []
         self._lock = threading.Lock()
@@ -111,12 +116,37 @@ class PushQuery:
         table = frame.toArrow()
         flags = table.column(DELETED).to_pylist()
         values = python_rows(table, self.columns)
-        for row, deleted in zip(values, flags, strict=True):
-            if deleted and not self.plan.layout.is_table:
-                continue
-            self._put(PushRow(row, bool(deleted)))
+        if self.plan.layout.is_table:
+            keys = (table.column(each).to_pylist() for each in (IDENTITY, GONE))
+            wanted = list(map(self._is_news, flags, *keys))
+        else:
+            wanted = [not each for each in flags]
+        for row, deleted, news in zip(values, flags, wanted, strict=True):
+            if news:
+                self._put(PushRow(self._key_of(row) if deleted else row, bool(deleted)))
             if self.closed:
                 return
+
+    def _is_news(self, deleted: bool, key: str, gone: bool) -> bool:
+        """A row that a condition does not hold for is left out, unless it was shown before."""
+        if self._shown is None:
+            return True
+        if deleted:
+            known = key in self._shown
+            self._shown.discard(key)
+            return known or gone
+        self._shown.add(key)
+        if len(self._shown) > SHOWN_MAX:
+            self._shown = None
+        return True
+
+    def _key_of(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What is left of a row that is gone."""
+        columns = zip(self.columns, row, strict=True)
+        return tuple(
+            value if column.role is Role.KEY or column.name in KEPT else None
+            for column, value in columns
+        )
 
     def _put(self, row: PushRow) -> None:
         while not self.closed:
