@@ -39,7 +39,7 @@ _WORST: Final = (
 
 @dataclass(frozen=True, slots=True)
 class QueryState:
-    """`failed_ms` is when it last failed. `rows` were read since it started, `lag` are not yet."""
+    """`failed_ms` is when it last failed. `rows` were read in the last batch, `lag` are not yet."""
 
     state: State
     cause: str = ""
