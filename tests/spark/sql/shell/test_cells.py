@@ -8,7 +8,7 @@ import json
 import pytest
 
 from ottla.spark.sql.shell.client import Exact
-from ottla.spark.sql.shell.screen import Output, Screen, _excerpt
+from ottla.spark.sql.shell.screen import Output, Screen, excerpt
 from ottla.spark.sql.shell.values import lines_of, shown, widths_by_rows, widths_by_type
 
 MANY_DIGITS = "12345678901234567890.123456789"
@@ -84,7 +84,7 @@ def test_markup_in_a_value_is_text() -> None:
 def test_an_error_in_a_long_line_shows_what_stands_around_its_place(room: int, word: str) -> None:
     statement = f"first {'a, ' * 20}FORM {'b, ' * 20}last"
     at = statement.index(word)
-    line, place = _excerpt(statement, at, room)
+    line, place = excerpt(statement, at, room)
     assert len(line) <= room
     assert line[place : place + len(word)] in (word, f"{word[:-1]}…")
     assert line.strip("…") in statement

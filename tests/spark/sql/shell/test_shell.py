@@ -170,6 +170,16 @@ def test_an_empty_table_is_told_whose_query_has_not_begun(server: Any, run: Run)
     assert ran.stdout.count("which writes") == 1
 
 
+def test_a_server_that_lists_no_queries_does_not_spoil_an_empty_table(
+    server: Any, run: Run
+) -> None:
+    server.answers = {"SELECT * FROM t;": [HEADER], "SHOW QUERIES;": REFUSED}
+    ran = run("--server", server.url, stdin="SELECT * FROM t;")
+    assert ran.returncode == 0
+    assert "0 rows" in ran.stdout
+    assert not ran.stderr
+
+
 def test_properties_and_variables_go_with_each_statement(server: Any, run: Run) -> None:
     run(
         *("--server", server.url, "--set", "auto.offset.reset=earliest", "--define", "t=orders"),

@@ -131,9 +131,7 @@ class Engine:
             settings=settings.client,
         )
         self._writing = threading.Lock()
-        self._open: dict[str, Answer] = {}
-        self._pushed: dict[str, str] = {}
-        """The texts of push queries that are open."""
+        self._open: dict[str, tuple[Answer, Select | Print]] = {}
 
     def start(self) -> None:
         """At once: commands are read and Spark is started behind it."""
@@ -355,7 +353,7 @@ class Engine:
             self.cluster,
             self.settings,
             self.query_facts(),
-            dict(self._pushed),
+            self._pushed(),
             session.overrides,
             session.variables,
             self.host,
@@ -481,9 +479,7 @@ class Engine:
             answer = self._opened(last, self._properties(session.overrides))
         except SqlError as error:
             raise _with_place(error, last, []) from error
-        self._open[answer.query_id] = answer
-        if answer.is_push and isinstance(last, Select):
-            self._pushed[answer.query_id] = last.text
+        self._open[answer.query_id] = answer, last
         return answer
 
     def _opened(self, statement: Select | Print, properties: Mapping[str, str]) -> Answer:
@@ -496,12 +492,20 @@ class Engine:
 
     def close_query(self, query_id: str) -> bool:
         """Whoever reads its rows finds that there are no more. False: it is not open here."""
-        answer = self._open.pop(query_id, None)
-        self._pushed.pop(query_id, None)
-        if answer is None:
+        found = self._open.pop(query_id, None)
+        if found is None:
             return False
+        answer, _ = found
         answer.close()
         return True
+
+    def _pushed(self) -> dict[str, str]:
+        """The push queries that are open, and their texts."""
+        return {
+            id_: statement.text
+            for id_, (answer, statement) in list(self._open.items())
+            if answer.is_push and isinstance(statement, Select)
+        }
 
     @property
     def open_queries(self) -> int:

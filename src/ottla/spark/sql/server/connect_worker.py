@@ -139,8 +139,9 @@ def _answer(process: subprocess.Popen[bytes], properties: dict[str, str]) -> dic
         process.stdin.flush()
     except (OSError, ValueError):  # it has gone, or is told to go
         return {"error": "it has ended at once; what it said is above"}
-    ready, _, _ = select.select([process.stdout], [], [], START_S_MAX)
-    if not ready:
+    said = select.poll()  # not select(), which takes no descriptor above a thousand
+    said.register(process.stdout, select.POLLIN)
+    if not said.poll(START_S_MAX * 1000):
         return {"error": f"it has said nothing for {START_S_MAX:g} s"}
     with process.stdout as told:
         line = told.readline()

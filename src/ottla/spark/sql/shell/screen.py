@@ -209,12 +209,12 @@ def _marked(error: SqlError, width: int) -> list[str]:
     if not error.line or error.line > len(lines):
         return []
     line = lines[error.line - 1]
-    line, at = _excerpt(line, min(error.column - 1, len(line)), width - len(INDENT) - 1)
+    line, at = excerpt(line, min(error.column - 1, len(line)), width - len(INDENT) - 1)
     before = "".join("\t" if each == "\t" else " " for each in line[:at])
     return [f"{INDENT}{escape(line)}", f"{INDENT}{before}[bold red]^[/]"]
 
 
-def _excerpt(line: str, at: int, room: int) -> tuple[str, int]:
+def excerpt(line: str, at: int, room: int) -> tuple[str, int]:
     """As much of a line around a place as there is room for, and where the place is in it: a line
     that the terminal wraps would leave the caret below something else."""
     if len(line) <= room:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -166,7 +167,8 @@ class Session:
                 count = self.screen.rows(rows.names, rows.types, rows, endless=endless)
             self.screen.note(f"{count} row{'' if count == 1 else 's'}")
             if not count and not endless and self.screen.output is Output.TABULAR:
-                self._why_empty(client, text)
+                with suppress(SqlError, Unreachable):  # the query itself was answered
+                    self._why_empty(client, text)
         except KeyboardInterrupt:
             if not self.screen.is_terminal:
                 raise
