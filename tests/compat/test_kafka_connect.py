@@ -15,6 +15,7 @@ import pytest
 from compat_brokers import REPOSITORY, Broker
 from compat_connect import Answer, KafkaWorker, ask
 
+from ottla.spark.connect.client import MOMENTARILY
 from ottla.spark.connect.worker import ConnectWorker
 
 sys.path.insert(0, str(REPOSITORY / "tests/spark/connect/herder"))
@@ -85,7 +86,7 @@ class Script:
         deadline = time.monotonic() + PATIENCE_S
         while True:
             found = ask(address, method, path, body, kind)
-            passing = found.status == 409 and "momentarily" in str(found.body)
+            passing = found.status == 409 and any(word in str(found.body) for word in MOMENTARILY)
             if not passing or time.monotonic() > deadline:
                 return _compared(found, address)
             time.sleep(0.2)

@@ -84,9 +84,10 @@ def test_batch_between_offsets_and_from_timestamps(jobs: Jobs, topic_name: str) 
         for number, each in enumerate(numbers(range(10)))
     ]
     produce(jobs.bootstrap, topic_name, records)
-    borders = [json.dumps({topic_name: {"0": first, "1": -2}}) for first in (2, 5)]
-    borders[1] = borders[1].replace("-2", "-1")
-    between = jobs.read(subscribe=topic_name, startingOffsets=borders[0], endingOffsets=borders[1])
+    start, end = (
+        json.dumps({topic_name: {"0": first, "1": other}}) for first, other in ((2, -2), (5, -1))
+    )
+    between = jobs.read(subscribe=topic_name, startingOffsets=start, endingOffsets=end)
     assert values(between) == expected(range(2, 5))
     late = jobs.read(assign=json.dumps({topic_name: [0]}), startingTimestamp="1700000007000")
     assert values(late) == expected(range(7, 10))

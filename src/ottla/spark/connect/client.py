@@ -23,7 +23,8 @@ CONFLICT: Final = 409
 NOT_FOUND: Final = 404
 _PLUGIN: Final = re.compile(r"PluginDesc\{klass=class ([^,}]*)[^}]*\}")
 """How Kafka writes a plugin in a message: a person wants its name."""
-MOMENTARILY: Final = ("momentarily", "conflicting operation")
+MOMENTARILY: Final = ("momentarily", "conflicting operation", "a rebalance is expected")
+"""What Kafka's worker and ours write where asking again helps; other conflicts stay."""
 
 
 class Refused(ConnectException):
