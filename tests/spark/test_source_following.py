@@ -139,6 +139,27 @@ def test_a_batch_waits_for_enough_but_not_for_ever(cluster: LocalCluster, broker
     assert query.latest(places("enough", 4)) == places("enough", 9)
 
 
+def test_the_first_record_after_a_quiet_time_does_not_wait(
+    cluster: LocalCluster, brokers: Brokers
+) -> None:
+    """A look that finds nothing is no batch, however often Spark looks."""
+    cluster.create_topic("quiet")
+    clock = Clock()
+    query = follow(
+        cluster, brokers, clock=clock,
+        subscribe="quiet", minOffsetsPerTrigger="5", maxTriggerDelay="10s",
+    )  # fmt: skip
+    fill(cluster, "quiet", 1)
+    assert query.latest(places("quiet", 0)) == places("quiet", 1)
+    for _ in range(3):
+        clock.now += 4
+        assert query.latest(places("quiet", 1)) == places("quiet", 1)
+    fill(cluster, "quiet", 1)
+    assert query.latest(places("quiet", 1)) == places("quiet", 2)
+    fill(cluster, "quiet", 1)
+    assert query.latest(places("quiet", 2)) == places("quiet", 2), "the next one waits"
+
+
 def test_new_partitions_begin_in_one_batch_and_are_read_in_the_next(
     cluster: LocalCluster, brokers: Brokers
 ) -> None:

@@ -164,12 +164,15 @@ class Following:
         self._ids.update({name: topic.id for name, topic in self._topics.items()})
 
     def _too_few(self, start: Offsets, ends: Offsets, begins: Offsets) -> bool:
-        """minOffsetsPerTrigger: wait for more, but no longer than maxTriggerDelay."""
+        """minOffsetsPerTrigger: wait for more, but no longer than maxTriggerDelay since the last
+        batch. Who has had none for so long reads the first record at once."""
         smallest = self._options.records_min
         if smallest is None or self._target is not None:
             return False
         now = self._clock()
         count = sum(max(0, ends[each] - start.get(each, begins.get(each, 0))) for each in ends)
+        if count == 0:
+            return False
         before, delay_s = self._triggered_at, self._options.delay_max_ms / 1000
         if before is not None and count < smallest and now - before < delay_s:
             return True
