@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import pytest
 
-from ottla.spark.running.begin import Pace
+from ottla.spark.running.begin import INTERVAL_MS_MAX, REST_MS, Pace
 from ottla.spark.running.causes import Verdict, brief, cause_of, text_of, verdict
 from ottla.spark.running.states import HEALTHY_AFTER_S, QueryState, State, Tries, worst
 
@@ -115,3 +117,16 @@ def test_many_queries_look_less_often() -> None:
     with pace.counted(), pace.counted(), pace.counted():
         assert pace.interval_ms({}) == 300
     assert pace.interval_ms({"commit.interval.ms": "50"}) == 50
+
+
+def test_many_queries_rest_longer_but_not_where_somebody_says_how_often() -> None:
+    pace = Pace()
+    assert pace.rest_ms({}) == REST_MS
+    with pace.counted(), pace.counted():
+        assert pace.rest_ms({}) == 2 * REST_MS
+        with ExitStack() as stack:
+            for _ in range(20):
+                stack.enter_context(pace.counted())
+            assert pace.rest_ms({}) == pace.interval_ms({}) == INTERVAL_MS_MAX
+    assert pace.rest_ms({"commit.interval.ms": "2000"}) == 0
+    assert pace.rest_ms({"ksql.streams.commit.interval.ms": "0"}) == 0

@@ -22,6 +22,8 @@ STARTING: Final = ("Initializing", "Getting offsets")
 STARTING_S_MAX: Final = 20.0
 STARTING_LOOK_S: Final = 0.02
 INTERVAL_MS: Final = 100
+REST_MS: Final = 400
+"""A batch costs the same for ten records as for one. The first after a quiet time does not rest."""
 INTERVAL_MS_MAX: Final = 2000
 INTERVAL_NAMES: Final = ("ksql.streams.commit.interval.ms", "commit.interval.ms")
 
@@ -52,10 +54,19 @@ class Pace:
                 self._running -= 1
 
     def interval_ms(self, properties: Mapping[str, str]) -> int:
-        for name in INTERVAL_NAMES:
-            if name in properties:
-                return max(int(properties[name]), 0)
-        return min(INTERVAL_MS * max(self._running, 1), INTERVAL_MS_MAX)
+        given = _given_ms(properties)
+        return self._for_all(INTERVAL_MS) if given is None else given
+
+    def rest_ms(self, properties: Mapping[str, str]) -> int:
+        """From one batch to the next of few records; 0 if somebody says how often to look."""
+        return self._for_all(REST_MS) if _given_ms(properties) is None else 0
+
+    def _for_all(self, alone_ms: int) -> int:
+        return min(alone_ms * max(self._running, 1), INTERVAL_MS_MAX)
+
+
+def _given_ms(properties: Mapping[str, str]) -> int | None:
+    return next((max(int(properties[n]), 0) for n in INTERVAL_NAMES if n in properties), None)
 
 
 def activate(spark: SparkSession) -> None:

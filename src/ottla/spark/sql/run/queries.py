@@ -230,7 +230,8 @@ class Queries:
             sink = query.take if stage is plan.sink_stage else None
             starts = [self._start_of(each, plan) for each in stage.inputs]
             place = home / stage.step
-            parts.append(self._kept(query_id, stage, starts, place, plan.properties, sink))
+            kept = self._kept(query_id, stage, starts, place, plan.properties, sink, watched=True)
+            parts.append(kept)
         query.started(parts)
         self._pushes[query_id] = query
         for each in parts:
@@ -274,7 +275,7 @@ class Queries:
         if can_share(stage):
             return _Part(seat=self._companies.take(self._companion(query, stage, home, starts)))
         properties = query.plan.properties
-        kept = self._kept(query.id, stage, starts, home / "checkpoint", properties, None)
+        kept = self._kept(query.id, stage, starts, home / "checkpoint", properties)
         kept.start()
         return _Part(kept=kept)
 
@@ -300,7 +301,7 @@ class Queries:
             if plan is not None:
                 begin = partial(begin_with, plan)
                 return Kept(f"{query.id} {stage.step}", begin, self._ground.pace)
-            return self._kept(query.id, stage, starts, checkpoint, properties, None)
+            return self._kept(query.id, stage, starts, checkpoint, properties)
 
         return Companion(candidate, home, properties, kept)
 
@@ -338,10 +339,14 @@ class Queries:
         starts: list[Position | None],
         checkpoint: Path,
         properties: Mapping[str, str],
-        sink: Callable[[DataFrame, int], None] | None,
+        sink: Callable[[DataFrame, int], None] | None = None,
+        *,
+        watched: bool = False,
     ) -> Kept:
         def begin() -> StreamingQuery:
-            return self._ground.begin_stage(stage, query_id, starts, checkpoint, properties, sink)
+            return self._ground.begin_stage(
+                stage, query_id, starts, checkpoint, properties, sink, watched=watched
+            )
 
         return Kept(f"{query_id} {stage.step}", begin, self._ground.pace)
 

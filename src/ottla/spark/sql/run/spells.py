@@ -30,9 +30,12 @@ from ottla.spark.sql.syntax.statements import SourceKind
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 BATCH_RECORDS_MAX: Final = 1_000_000
 """Of each input, but of those that another must not be ahead of."""
+FEW_RECORDS: Final = 1000
+"""Fewer than these can wait a moment for others."""
 EARLIEST_NAMES: Final = ("ksql.streams.auto.offset.reset", "auto.offset.reset")
 
 
@@ -92,8 +95,9 @@ class Ground:
         checkpoint: Path,
         *,
         in_parts: bool = True,
+        rest_ms: int = 0,
     ) -> DataFrame:
-        """`start` counts until the checkpoint knows better."""
+        """`start` counts until the checkpoint knows better; few records are gathered that long."""
         topic = self.topic_of(place, query_id)
         if start and not Checkpoint(checkpoint).begun:
             # A partition that is newer than `start` is read from its beginning.
@@ -107,6 +111,9 @@ class Ground:
         }
         if in_parts:
             options["maxOffsetsPerTrigger"] = str(BATCH_RECORDS_MAX)
+        if rest_ms:
+            options["minOffsetsPerTrigger"] = str(FEW_RECORDS)
+            options["maxTriggerDelay"] = f"{rest_ms}ms"
         return frames.read(self.spark, place, options)
 
     def sink_options(self, output: Output, query_id: str) -> dict[str, str]:
@@ -124,21 +131,34 @@ class Ground:
         checkpoint: Path,
         properties: Mapping[str, str],
         sink: Callable[[DataFrame, int], None] | None = None,
+        *,
+        watched: bool = False,
     ) -> StreamingQuery:
-        """A stage that has a Spark query of its own; `sink` takes the rows of a push query."""
+        """A stage that has a Spark query of its own; `sink` takes the rows of a push query.
+
+        Where somebody is watching, nothing rests. Nor does one of two inputs: the other, which
+        came later, would be read before it.
+        """
         if isinstance(stage.operator, StreamJoin):
             # One side may be quiet for long: its watermark must not hold up the other's.
             self.spark.conf.set("spark.sql.streaming.multipleWatermarkPolicy", "max")
+        may_rest = len(stage.inputs) == 1 and not watched
         inputs = [
-            self.read(each, query_id, start, checkpoint, in_parts=_in_parts(stage.operator, each))
+            self.read(
+                each,
+                query_id,
+                start,
+                checkpoint,
+                in_parts=_in_parts(stage.operator, each),
+                rest_ms=self.pace.rest_ms(properties) if may_rest else 0,
+            )
             for each, start in zip(stage.inputs, starts, strict=True)
         ]
         frame = frames.stage_frame(stage, inputs)
         writer = frame.writeStream.option("checkpointLocation", str(checkpoint))
         writer = writer.queryName(f"{query_id}_{stage.step}")
         writer = writer.outputMode("update" if frames.is_update(stage.operator) else "append")
-        interval = self.pace.interval_ms(properties)
-        writer = writer.trigger(processingTime=f"{interval} milliseconds")
+        writer = self._paced(writer, properties)
         options = self.sink_options(stage.output, query_id)
         if sink is not None:
             writer = writer.foreachBatch(briefly(sink))
@@ -161,7 +181,8 @@ class Ground:
         properties: Mapping[str, str],
     ) -> StreamingQuery:
         """Stages without state, in one Spark query: a struct for each, null where it has no row."""
-        frame = self.read(read, "", start, checkpoint)
+        rest_ms = self.pace.rest_ms(properties)
+        frame = self.read(read, "", start, checkpoint, rest_ms=rest_ms)
         columns = [f"{member_column(each)} AS m{n}" for n, each in enumerate(members)]
         some = " OR ".join(f"m{n} IS NOT NULL" for n in range(len(members)))
         rows = frame.selectExpr(*columns).where(some)
@@ -170,11 +191,7 @@ class Ground:
             for n, each in enumerate(members)
         ]
         writer = rows.writeStream.option("checkpointLocation", str(checkpoint)).queryName(name)
-        if available_now:
-            writer = writer.trigger(availableNow=True)
-        else:
-            interval = self.pace.interval_ms(properties)
-            writer = writer.trigger(processingTime=f"{interval} milliseconds")
+        writer = self._paced(writer, properties, available_now=available_now)
         options = {**self.cluster.options(), "ottla.layouts": json.dumps(layouts)}
         return self._starts.start(writer.outputMode("append").format("ottla").options(**options))
 
@@ -190,19 +207,26 @@ class Ground:
         available_now: bool = False,
     ) -> StreamingQuery:
         """Aggregates in one Spark query, of which those of `outputs` are written."""
-        frame = self.read(shared_input(operator), "", plan.start, checkpoint)
+        read, rest_ms = shared_input(operator), self.pace.rest_ms(properties)
+        frame = self.read(read, "", plan.start, checkpoint, rest_ms=rest_ms)
         rows = shared_frame(frame, plan, outputs, operator)
         writer = rows.writeStream.option("checkpointLocation", str(checkpoint)).queryName(name)
-        if available_now:
-            writer = writer.trigger(availableNow=True)
-        else:
-            interval = self.pace.interval_ms(properties)
-            writer = writer.trigger(processingTime=f"{interval} milliseconds")
+        writer = self._paced(writer, properties, available_now=available_now)
         layouts = json.dumps(shared_layouts(plan, outputs))
         options = {**self.cluster.options(), "ottla.layouts": layouts}
         writer = writer.outputMode("update").foreachBatch(briefly(batch_writer(options)))
-        topics = [shared_input(operator).topic]
-        return self._starts.start(writer, partitions=self._partitions(topics, checkpoint))
+        return self._starts.start(writer, partitions=self._partitions([read.topic], checkpoint))
+
+    def _paced(
+        self,
+        writer: DataStreamWriter,
+        properties: Mapping[str, str],
+        *,
+        available_now: bool = False,
+    ) -> DataStreamWriter:
+        if available_now:
+            return writer.trigger(availableNow=True)
+        return writer.trigger(processingTime=f"{self.pace.interval_ms(properties)} milliseconds")
 
     def _partitions(self, topics: Sequence[str], checkpoint: Path) -> int | None:
         """As many as the input has, as with Kafka's tasks: Spark's 200 would be 200 states to keep
