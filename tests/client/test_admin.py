@@ -120,6 +120,16 @@ def test_records_are_deleted_up_to_an_offset(bootstrap: str, admin: Admin, topic
     assert refused.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+def test_what_was_said_of_an_offset_comes_back_as_it_was(
+    admin: Admin, topic: str, group: str
+) -> None:
+    partition = TopicPartition(topic, 0)
+    for length in range(33):
+        admin.groups.alter_offsets(group, {partition: length}, metadata="é" * length)
+        (found,) = admin.groups.offsets(group).values()
+        assert (found.offset, found.metadata) == (length, "é" * length)
+
+
 def test_a_groups_life(bootstrap: str, admin: Admin, topic: str, group: str) -> None:
     partition = TopicPartition(topic, 0)
     with Producer(bootstrap) as producer:

@@ -36,14 +36,15 @@ class KeyType(IntEnum):
     TRANSACTION = 1
 
 
-def patiently(timeout_s: float, attempt: Callable[[], T]) -> T:
-    """Try until it works, or fails for a reason that time does not heal."""
+def patiently(timeout_s: float, attempt: Callable[[], T], *passing: ErrorCode) -> T:
+    """Try until it works, or fails for a reason that time does not heal (`passing` does, too)."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:
             return attempt()
         except KafkaError as error:
-            if error.code not in PASSING or time.monotonic() + BACKOFF_S > deadline:
+            heals = error.code in PASSING or error.code in passing
+            if not heals or time.monotonic() + BACKOFF_S > deadline:
                 raise
         time.sleep(BACKOFF_S)
 
@@ -66,6 +67,11 @@ def by_coordinator(session: Session, kind: KeyType, keys: Iterable[str]) -> dict
     for key, node_id in coordinators_of(session, kind, keys).items():
         brokers.setdefault(node_id, []).append(key)
     return brokers
+
+
+def coordinator_on(lines: Lines, kind: KeyType, key: str) -> int:
+    """Asked once."""
+    return _ask(lines, kind, [key])[key]
 
 
 def _ask(lines: Lines, kind: KeyType, keys: list[str]) -> dict[str, int]:

@@ -9,6 +9,7 @@ from functools import partial
 import confluent_kafka
 from confluent_kafka import ConsumerGroupTopicPartitions
 
+from ottla.client.committed import Committed, committed_offsets
 from ottla.client.coordinators import (
     PASSING,
     KeyType,
@@ -50,15 +51,6 @@ class GroupListing:
         return self.type == "Consumer"
 
 
-@dataclass(slots=True, frozen=True)
-class Committed:
-    """How far a group has read a partition."""
-
-    offset: int
-    leader_epoch: int | None = None
-    metadata: str | None = None
-
-
 Listings = list[GroupListing]
 Names = list[str]
 
@@ -95,22 +87,7 @@ class Groups:
 
     def offsets(self, name: str) -> dict[TopicPartition, Committed]:
         """What the group has committed, of all partitions."""
-        session = self._session
-        futures = session.call(
-            session.librdkafka.list_consumer_group_offsets,
-            [ConsumerGroupTopicPartitions(name)],
-            request_timeout=session.timeout_s,
-        )
-        found = session.wait(futures[name])
-        committed = {}
-        for each in found.topic_partitions:
-            if each.error is not None:
-                raise failure_of(each.error)
-            if each.offset >= 0:
-                committed[TopicPartition(each.topic, each.partition)] = Committed(
-                    each.offset, each.leader_epoch, each.metadata
-                )
-        return committed
+        return committed_offsets(self._session, name)
 
     def alter_offsets(
         self, name: str, offsets: Mapping[TopicPartition, int], *, metadata: str | None = None

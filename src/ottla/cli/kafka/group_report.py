@@ -9,8 +9,8 @@ from typing import Final
 
 from ottla.cli.kafka.options import Options
 from ottla.client.admin import Admin
+from ottla.client.committed import Committed
 from ottla.client.describing import GroupDescription, Member
-from ottla.client.groups import Committed
 from ottla.client.offsets import OffsetAt
 from ottla.client.record import TopicPartition
 from ottla.errors import ErrorCode, KafkaError
