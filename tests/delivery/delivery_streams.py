@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from delivery_spark import HERE, Life, SparkRun, lives, summary
-from delivery_streams_job import DIE_AT
+from delivery_spark import (
+    AT_ONCE,
+    HERE,
+    PARTITIONS,
+    RECORDS,
+    Life,
+    SparkRun,
+    lives,
+    summary,
+)
+from delivery_spark_points import DIE
+from delivery_streams_job import DIE_AT, KEYED
+
+from ottla.client import Producer
 
 __all__ = ["StreamsRun", "stream_lives", "summary"]
 
@@ -18,7 +31,8 @@ def stream_lives(seed: int, count: int, **more: bool) -> list[Life]:
     chance = random.Random(f"streams {seed}")
     found = []
     for life in lives(seed, count, **more):
-        at = chance.choice([0, chance.randrange(1, 120)])
+        # More than a batch has: the next home would die of the same batch, for ever.
+        at = chance.choice([0, chance.randrange(AT_ONCE + 1, 120)])
         lost = bool(found) and chance.random() < 0.4
         found.append(replace(life, shuffled=0, home=at, lost=lost))
     return found
@@ -35,6 +49,30 @@ class StreamsRun(SparkRun):
             self.done["state lost"] += 1
         return self.directory / f"checkpoint-{self.moves}"
 
+    @property
+    def keyed(self) -> bool:
+        """Half of the seeds: records have their keys already, so that tasks run where their
+        partitions are read."""
+        return self.seed % 2 == 1
+
+    def _fill(self, number: int) -> None:
+        if not self.keyed:
+            SparkRun._fill(self, number)
+            return
+        with Producer(self._broker.bootstrap, key=str, value=str) as producer:
+            for record in range(RECORDS):
+                partition = record % PARTITIONS
+                key = str(number * PARTITIONS + partition)
+                text = f"{key}:{record // PARTITIONS}"
+                producer.send("source", text, key=key, partition=partition)
+                self.expected.append(text)
+
     def _environment(self, life: Life) -> dict[str, str]:
         found = SparkRun._environment(self, life)
+        if life.who == "worker":
+            # Each worker that comes after it would die as well, and nothing but starts be done.
+            wish = {**json.loads(found[DIE]), "once": str(self.directory / f"once-{life.point}")}
+            found[DIE] = json.dumps(wish)
+        if self.keyed:
+            found[KEYED] = "1"
         return {**found, DIE_AT: str(life.home)} if life.home else found

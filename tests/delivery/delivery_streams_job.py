@@ -4,8 +4,9 @@ Records `<life>:<number>` are counted by life, behind a shuffle; each count goes
 `<life>:<count - 1>`. So the target has what the source has, if every record has counted once and no
 count was lost or written twice.
 
-Its arguments are those of delivery_spark_job.py. With OTTLA_DIE_AT=n in the environment, the
-process where a task is at home dies when it has counted n records.
+Its arguments are those of delivery_spark_job.py. In the environment: with OTTLA_DIE_AT=n the
+process where a task is at home dies when it has counted n records; OTTLA_KEYED says that records
+have their life as their key, so that there is no shuffle.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ottla.spark.streams import String, Topology
 from ottla.spark.streams.run.application import Application, ApplicationState
 
 DIE_AT = "OTTLA_DIE_AT"
+KEYED = "OTTLA_KEYED"
 counted = 0
 
 
@@ -37,7 +39,11 @@ def count(life: str, text: str, before: str) -> str:
 
 def topology() -> Topology:
     made = Topology(key=String(), value=String())
-    by_life = made.stream("source").group_by(lambda text: text.partition(":")[0], key=String())
+    records = made.stream("source")
+    if KEYED in os.environ:
+        by_life = records.group_by_key()
+    else:
+        by_life = records.group_by(lambda text: text.partition(":")[0], key=String())
     counts = by_life.aggregate(str, count, store="counts", value=String())
     counts.to_stream().to("target")
     return made
