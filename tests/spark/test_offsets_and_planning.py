@@ -8,8 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.client.record import TopicPartition
-from ottla.spark.offsets import Offsets, Range, from_json, limited, ranges_between, to_json
-from ottla.spark.planning import TASK_RECORDS_MIN, plan, split
+from ottla.spark.offsets import (
+    Offsets,
+    Range,
+    clock_of,
+    from_json,
+    limited,
+    ranges_between,
+    to_json,
+    with_clock,
+)
+from ottla.spark.planning import HOME_RECORDS_MIN, TASK_RECORDS_MIN, by_homes, plan, split
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 PLACES = st.builds(TopicPartition, st.sampled_from("abc"), st.integers(0, 12))
@@ -27,6 +36,13 @@ def test_offsets_are_json_of_sparks_form_in_one_order() -> None:
     text = json.dumps(to_json({ten: 3, B0: 1, A1: 2}))
     assert text == '{"a": {"1": 2, "10": 3}, "b": {"0": 1}}'
     assert from_json(json.loads(text)) == {ten: 3, B0: 1, A1: 2}
+
+
+def test_the_clock_is_beside_the_topics() -> None:
+    timed = with_clock(to_json({A0: 3}), 1_700_000_000_000)
+    assert from_json(timed) == {A0: 3}
+    assert clock_of(timed) == 1_700_000_000_000
+    assert clock_of(to_json({A0: 3})) is None
 
 
 def test_a_new_partition_begins_in_one_batch_and_is_read_in_the_next() -> None:
@@ -98,6 +114,17 @@ def test_every_record_is_read_once_and_in_order(
             joined.append(each)
     assert joined == ranges
     assert tasks == plan(ranges, partitions_min=least, partition_records_max=most)
+
+
+@settings(deadline=None)
+@given(ranges=RANGES, homes=st.integers(1, 5))
+def test_what_goes_to_a_home_is_in_one_task(ranges: list[Range], homes: int) -> None:
+    tasks = by_homes(ranges, homes)
+    assert sorted(each for task in tasks for each in task) == ranges
+    called = [{each.partition % homes for each in task} for task in tasks]
+    assert sum(map(len, called)) == len({each.partition % homes for each in ranges})
+    for task, own in zip(tasks, called, strict=True):
+        assert len(own) == 1 or sum(each.size for each in task) <= HOME_RECORDS_MIN
 
 
 @settings(deadline=None)

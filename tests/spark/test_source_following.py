@@ -415,3 +415,35 @@ def test_the_first_offset_of_a_stream_stays_what_it_was(cluster: LocalCluster) -
         assert reader.initialOffset() == first == {"first-answer": {"0": 3}}
     finally:
         reader.stop()
+
+
+def test_who_hears_of_the_clock_has_something_to_do_whenever_spark_asks(
+    cluster: LocalCluster,
+) -> None:
+    from pyspark.sql import types
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    from ottla.spark.source import Part, StreamReader
+
+    fill(cluster, "timed-work", 2)
+    given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "timed-work"}
+    work = {"ottla.work": "(never done)", "ottla.work.ticks": "true"}
+    options = read_options({**given, **work, "startingOffsets": "earliest"}, streaming=True)
+    schema = types.StructType().add("task", types.IntegerType()).add("rows", types.BinaryType())
+    reader = StreamReader(options, schema)
+    try:
+        first = reader.initialOffset()
+        assert reader.initialOffset() == first
+        second = reader.latestOffset(first, ReadAllAvailable())
+        assert second["timed-work"] == {"0": 2}
+        (part,) = reader.partitions(first, second)
+        assert isinstance(part, Part)
+        assert part.tick_ms == second["@clock"]["0"] >= first["@clock"]["0"]
+        assert [each.size for each in part.ranges] == [2]
+        third = reader.latestOffset(second, ReadAllAvailable())
+        (part,) = reader.partitions(second, third)
+        assert isinstance(part, Part)
+        assert (part.ranges, part.tick_ms) == ((), third["@clock"]["0"])
+        assert reader.reportLatestOffset() == {"timed-work": {"0": 2}}
+    finally:
+        reader.stop()

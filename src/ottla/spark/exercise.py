@@ -128,6 +128,10 @@ def few_rows() -> Iterator[Any]:
     yield pa.RecordBatch.from_pydict({"task": pa.array(range(ROWS), pa.int32()), "rows": cells})
 
 
+def few(batches: Iterator[Any]) -> Iterator[Any]:
+    yield from batches
+
+
 def swallow(rows: Iterator[Any]) -> WriterCommitMessage:
     for _ in rows:
         pass
@@ -144,6 +148,7 @@ def exercise(spark: SparkSession) -> None:
     rows.write.format(NAME).mode("append").save()
     with tempfile.TemporaryDirectory(prefix="ottla-exercise-") as folder:
         _run(_stream(other), Path(folder, "plain"))
+        _run(_stream(other).repartition(2, "task").mapInArrow(few, SCHEMA), Path(folder, "tasks"))
         tasks = _stream(other).groupBy("task")
         kept = tasks.transformWithState(Counts(), "rows binary", "Append", "None")
         _run(kept, Path(folder, "state"))

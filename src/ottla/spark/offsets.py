@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.client.record import TopicPartition
 
 Offsets = dict[TopicPartition, int]
 Json = dict[str, dict[str, int]]
+
+CLOCK: Final = "@clock"
+"""Beside the topics, and no name of one: when a batch was made, for queries that hear of it."""
 
 
 class Range(NamedTuple):
@@ -37,11 +40,21 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> Json:
 
 
 def from_json(json: Mapping[str, Mapping[str, int]]) -> Offsets:
+    """Of the topics."""
     return {
         TopicPartition(topic, int(partition)): offset
         for topic, partitions in json.items()
+        if topic != CLOCK
         for partition, offset in partitions.items()
     }
+
+
+def with_clock(json: Json, now_ms: int) -> Json:
+    return {**json, CLOCK: {"0": now_ms}}
+
+
+def clock_of(json: Mapping[str, Mapping[str, int]]) -> int | None:
+    return json[CLOCK]["0"] if CLOCK in json else None
 
 
 def ranges_between(start: Mapping[TopicPartition, int], end: Offsets) -> list[Range]:

@@ -6,7 +6,9 @@
     to       endingTimestamp, endingOffsetsByTimestamp, endingOffsets: batch queries only
     how much maxOffsetsPerTrigger, minOffsetsPerTrigger with maxTriggerDelay: streaming queries only
     how cut  minPartitions, maxRecordsPerPartition
-    as what  ottla.layout (typed columns), ottla.work (what some Python makes of them: work.py)
+    as what  ottla.layout (typed columns), ottla.work (what some Python makes of them: work.py),
+             ottla.work.ticks (it hears of the clock), ottla.work.homes (so many processes
+             that it calls at, each for some of the partitions)
 
 Names are not case-sensitive. Errors are those of Spark's source, with what to do about them.
 """
@@ -72,6 +74,8 @@ KNOWN: Final = (
     "fetchOffset.retryIntervalMs",
     "ottla.layout",
     "ottla.work",
+    "ottla.work.ticks",
+    "ottla.work.homes",
 )
 
 # What the source does itself and a consumer's setting would contradict; and what to do instead.
@@ -111,6 +115,8 @@ class ReadOptions:
     fetch_bytes_max: int = FETCH_BYTES_MAX
     layout: str = ""
     work: str = ""
+    ticks: bool = False
+    homes: int | None = None
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
@@ -152,6 +158,8 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
         fetch_bytes_max=_count(options, "kafka.max.partition.fetch.bytes") or FETCH_BYTES_MAX,
         layout=options.get("ottla.layout", ""),
         work=options.get("ottla.work", ""),
+        ticks=_truth(options, "ottla.work.ticks", default=False),
+        homes=_count(options, "ottla.work.homes"),
     )
 
 

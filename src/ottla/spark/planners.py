@@ -60,7 +60,7 @@ MODULES: Final = (
     "ottla.spark.sink.writers",
     "ottla.spark.sql.schema",
     "ottla.spark.streams.run.work",
-    "ottla.spark.streams.run.stateful",
+    "ottla.spark.streams.run.home",
 )
 CONNECT: Final = "connect"
 OF_CONNECT: Final = (

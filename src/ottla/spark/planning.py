@@ -18,6 +18,7 @@ from typing import Final
 from ottla.spark.offsets import Range
 
 TASK_RECORDS_MIN: Final = 32_768
+HOME_RECORDS_MIN: Final = 4_096  # a record costs more there
 
 Task = tuple[Range, ...]
 
@@ -28,16 +29,27 @@ def plan(
     partitions_min: int | None = None,
     partition_records_max: int | None = None,
 ) -> list[Task]:
-    whole = [each for each in ranges if each.size > 0]
+    some = [each for each in ranges if each.size > 0]
     if partition_records_max is not None:
-        whole = [
-            part for each in whole for part in split(each, -(-each.size // partition_records_max))
+        some = [
+            part for each in some for part in split(each, -(-each.size // partition_records_max))
         ]
     if partitions_min is None:
-        return together(whole, min(TASK_RECORDS_MIN, partition_records_max or TASK_RECORDS_MIN))
-    if len(whole) >= partitions_min:
-        return [(each,) for each in whole]
-    return [(each,) for each in spread(whole, partitions_min)]
+        most = min(TASK_RECORDS_MIN, partition_records_max or TASK_RECORDS_MIN)
+        return together([[each] for each in some], most)
+    if len(some) >= partitions_min:
+        return [(each,) for each in some]
+    return [(each,) for each in spread(some, partitions_min)]
+
+
+def by_homes(ranges: Sequence[Range], homes: int) -> list[Task]:
+    """What goes to a home is in one task, whatever the topics: partitions of a number, and those
+    that lie `homes` further on. So nobody calls at a home while another does."""
+    groups: dict[int, list[Range]] = {}
+    for each in ranges:
+        if each.size > 0:
+            groups.setdefault(each.partition % homes, []).append(each)
+    return together([groups[number] for number in sorted(groups)], HOME_RECORDS_MIN)
 
 
 def spread(ranges: Sequence[Range], count_min: int) -> list[Range]:
@@ -63,15 +75,15 @@ def split(range_: Range, count: int) -> list[Range]:
     return [Range(topic, partition, low, high) for low, high in pairwise(edges) if low < high]
 
 
-def together(ranges: Sequence[Range], records_min: int) -> list[Task]:
+def together(groups: Sequence[Sequence[Range]], records_min: int) -> list[Task]:
     """Neighbours share a task for as long as they have no more than `records_min` between them."""
     tasks: list[list[Range]] = []
     size = 0
-    for each in ranges:
-        if tasks and size + each.size <= records_min:
-            tasks[-1].append(each)
-            size += each.size
-        else:
-            tasks.append([each])
-            size = each.size
+    for group in groups:
+        more = sum(each.size for each in group)
+        if not tasks or size + more > records_min:
+            tasks.append([])
+            size = 0
+        tasks[-1] += group
+        size += more
     return [tuple(each) for each in tasks]

@@ -28,12 +28,21 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ottla.clock import SystemClock
 from ottla.spark.brokers import Brokers
 from ottla.spark.following import Following, batch_ranges
 from ottla.spark.limits import OptionError
-from ottla.spark.offsets import Json, Range, from_json, ranges_between, to_json
+from ottla.spark.offsets import (
+    Json,
+    Range,
+    clock_of,
+    from_json,
+    ranges_between,
+    to_json,
+    with_clock,
+)
 from ottla.spark.options import ReadOptions, read_options
-from ottla.spark.planning import Task, plan
+from ottla.spark.planning import Task, by_homes, plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,8 +90,9 @@ class Ottla(DataSource):
 class Part(InputPartition):
     """What one task reads."""
 
-    def __init__(self, ranges: Task) -> None:
+    def __init__(self, ranges: Task, tick_ms: int | None = None) -> None:
         self.ranges = ranges
+        self.tick_ms = tick_ms
 
     def __repr__(self) -> str:
         return f"Part({', '.join(map(str, self.ranges))})"
@@ -118,7 +128,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The first answer holds. Spark asks twice, before and after it has asked for the end of
         the first batch: with a second `latest`, what came in between would never be read."""
         if self._initial is None:
-            self._initial = to_json(self._follow().begin())
+            self._initial = self._timed(to_json(self._follow().begin()))
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -131,7 +141,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
         limited = not isinstance(limit, ReadAllAvailable)
-        return to_json(self._follow().latest(from_json(start), limit=limited))
+        return self._timed(to_json(self._follow().latest(from_json(start), limit=limited)))
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802
         ends = self._follow().ends
@@ -141,7 +151,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._follow().stop_at_present_end()
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
-        return parts(self._options, ranges_between(from_json(start), from_json(end)))
+        found = parts(self._options, ranges_between(from_json(start), from_json(end)))
+        return ticking(found, clock_of(end)) if self._options.ticks else found
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_part(self._options, self._schema, partition)
@@ -153,6 +164,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         if self._brokers is not None:
             self._brokers.close()
+
+    def _timed(self, offsets: Json) -> Json:
+        """Who hears of the clock has something to do whenever Spark asks."""
+        return with_clock(offsets, SystemClock().now_ms()) if self._options.ticks else offsets
 
     def _follow(self) -> Following:
         """Made when it is needed: a reader also travels to the workers, which need none."""
@@ -192,13 +207,21 @@ def plain(schema: str) -> str:
     return schema.replace(", ", ",").replace(" ", ":")
 
 
-def parts(options: ReadOptions, ranges: Sequence[Range]) -> list[InputPartition]:
+def parts(options: ReadOptions, ranges: Sequence[Range]) -> list[Part]:
+    if options.homes is not None:
+        return [Part(each) for each in by_homes(ranges, options.homes)]
     tasks = plan(
         ranges,
         partitions_min=options.partitions_min,
         partition_records_max=options.partition_records_max,
     )
     return [Part(each) for each in tasks]
+
+
+def ticking(found: list[Part], now_ms: int | None) -> list[Part]:
+    """One of them has the tick; if there is nothing else to read, it is all there is."""
+    first, *others = found or [Part(())]
+    return [Part(first.ranges, now_ms), *others]
 
 
 def read_part(options: ReadOptions, schema: StructType, partition: InputPartition) -> Iterator[Any]:
@@ -214,7 +237,8 @@ def read_part(options: ReadOptions, schema: StructType, partition: InputPartitio
     if options.work:
         from ottla.spark.work import worked
 
-        yield from worked(options.work, read(options, partition.ranges), arrow)
+        chunks = read(options, partition.ranges)
+        yield from worked(options.work, chunks, arrow, tick_ms=partition.tick_ms)
         return
     rows = Typed(arrow, options.layout) if options.layout else Raw(arrow)
     for chunk in read(options, partition.ranges):

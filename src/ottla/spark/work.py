@@ -11,7 +11,8 @@ import base64
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from itertools import chain
+from typing import Any, Final, Protocol, cast
 
 import pyarrow as pa
 
@@ -20,7 +21,15 @@ from ottla.spark.reading import Chunk
 KEPT_MAX: Final = 16
 
 Cell = tuple[int, bytes]
-Work = Callable[[Iterable[Chunk]], Iterator[Cell]]
+
+
+class Work(Protocol):
+    def __call__(self, chunks: Iterable[Chunk]) -> Iterator[Cell]: ...
+
+
+class TimedWork(Work, Protocol):
+    def tick(self, now_ms: int) -> Iterator[Cell]: ...
+
 
 _kept: dict[str, Work] = {}
 
@@ -47,9 +56,13 @@ def unpickled(data: bytes) -> Any:
     return pickle.loads(inner)
 
 
-def worked(text: str, chunks: Iterable[Chunk], schema: Any) -> Iterator[Any]:
-    """What becomes of the chunks, as Spark takes it from a source."""
-    for task, cell in _work(text)(chunks):
+def worked(
+    text: str, chunks: Iterable[Chunk], schema: Any, *, tick_ms: int | None = None
+) -> Iterator[Any]:
+    """What becomes of the chunks, and of a tick of the clock, as Spark takes it from a source."""
+    work = _work(text)
+    ticked = () if tick_ms is None else cast(TimedWork, work).tick(tick_ms)
+    for task, cell in chain(work(chunks), ticked):
         yield pa.RecordBatch.from_arrays(
             [pa.array([task], pa.int32()), pa.array([cell], pa.binary())], schema=schema
         )

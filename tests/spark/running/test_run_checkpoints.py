@@ -34,7 +34,7 @@ def test_a_batch_that_is_begun_is_not_done(tmp_path: Path) -> None:
     batch(tmp_path, 10, '{"t":{"0":8,"1":2}}', done=False)
     assert not checkpoint.at_border
     assert checkpoint.position() == {"t": {"0": 5}}
-    batch(tmp_path, 10, '{"t":{"0":8,"1":2}}\n{"u":{"0":1}}', done=True)
+    batch(tmp_path, 10, '{"t":{"0":8,"1":2}}\n{"u":{"0":1},"@clock":{"0":17}}', done=True)
     assert checkpoint.position() == {"t": {"0": 8, "1": 2}, "u": {"0": 1}}
     checkpoint.delete()
     assert not checkpoint.exists

@@ -31,6 +31,8 @@ from ottla.spark.sink.writing import Told, Turn, cluster_of, decisions_of, mark
 from ottla.spark.sink.writing import write_once as write_and_tell
 from ottla.spark.sql.schema import Column, Format, Layout, Schema
 from ottla.spark.sql.types import STRING
+from ottla.spark.streams.records import Output
+from ottla.spark.streams.run.rows import output_rows
 from ottla.testing import LocalCluster
 
 SEND = MarkerPost.send
@@ -107,6 +109,24 @@ def test_the_driver_dies_before_it_decides(broker: LocalCluster) -> None:
     again = turn("q5", run="run 2")
     decide(given, again, write_once(given, again, rows("a", "b")))
     assert values(broker, name) == ["a", "b"]
+
+
+def test_who_keeps_state_runs_all_of_a_batch_that_was_decided(broker: LocalCluster) -> None:
+    name = topic(broker)
+    given = options(broker, ottla_packed="true")
+    run: list[int] = []
+
+    def batches() -> Iterator[Any]:
+        for each in range(3):
+            run.append(each)
+            cells = list(output_rows([Output(name, None, b"%d" % each, 5)]))
+            yield pa.RecordBatch.from_pydict({"rows": pa.array(cells, pa.binary())})
+
+    decide(given, turn("packed"), write_once(given, turn("packed"), batches()))
+    again = turn("packed", run="run 2")
+    assert write_once(given, again, batches()).skipped
+    assert run == [0, 1, 2] * 2
+    assert values(broker, name) == ["0", "1", "2"]
 
 
 def test_the_driver_dies_after_it_has_decided(

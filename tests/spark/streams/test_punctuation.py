@@ -73,9 +73,9 @@ def test_the_clock_ticks_an_interval_after_now_and_once_for_a_long_leap() -> Non
         assert sink.is_empty
 
 
-def test_a_task_says_when_the_clock_is_due_and_remembers_it() -> None:
+def test_a_task_remembers_when_the_clock_is_due() -> None:
     topology = strings()
-    topology.stream("in").process(Ticks)
+    topology.stream("in").process(Ticks).to("out")
     (piece,) = subtopologies(topology.graph)
     cells: dict[str, DictCells] = {}
 
@@ -91,10 +91,12 @@ def test_a_task_says_when_the_clock_is_due_and_remembers_it() -> None:
         return Task(piece, 0, lambda name: cells.setdefault(name, DictCells()), clock)
 
     task = begin()
-    assert task.next_wall_clock_ms() == 110
+    assert task.punctuate(109) == []
     task.commit()
     clock.now = 500
-    assert begin().next_wall_clock_ms() == 110
+    again = begin()
+    assert again.punctuate(109) == []
+    assert len(again.punctuate(110)) == 1
 
 
 def test_schedules_may_come_and_go_and_leave_nothing_behind() -> None:

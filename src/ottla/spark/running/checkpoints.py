@@ -12,6 +12,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from ottla.spark.offsets import CLOCK
+
 Position = dict[str, dict[str, int]]
 """Topic -> partition -> the offset that is read next; as the source writes its offsets."""
 
@@ -25,6 +27,12 @@ class Checkpoint:
     @property
     def exists(self) -> bool:
         return (self.path / "metadata").exists()
+
+    @property
+    def query_id(self) -> str:
+        """By which Spark knows the query; nothing if it has never been started."""
+        known = read_json(self.path / "metadata")
+        return str(known["id"]) if known else ""
 
     @property
     def begun(self) -> bool:
@@ -62,7 +70,8 @@ class Checkpoint:
         for line in lines[2:]:
             if line.startswith("{"):
                 for topic, partitions in json.loads(line).items():
-                    position.setdefault(topic, {}).update(partitions)
+                    if topic != CLOCK:
+                        position.setdefault(topic, {}).update(partitions)
         return position
 
 

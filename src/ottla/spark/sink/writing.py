@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -72,6 +73,8 @@ def _write_once(options: WriteOptions, turn: Turn, records: Iterator[Records]) -
         new = tuple(each for each in options.outputs if mark(each.topic) not in begun.outputs)
         if begun.outputs and new:
             return _write_new(options, turn, new, all_records)
+        if options.packed:
+            deque(all_records, maxlen=0)  # who makes them keeps state: all of it has to run
         skipped = Written(turn.task, turn.attempt, topic=first.topic, skipped=True)
         return Told(turn, skipped, _marks(options))
     sender = Sender(cluster, begun.producer)

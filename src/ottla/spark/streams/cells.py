@@ -1,4 +1,4 @@
-"""Where the bytes of a store lie: an ordered map. Under Spark a state, in tests a dict."""
+"""Where the bytes of a store lie: an ordered map."""
 
 from __future__ import annotations
 

@@ -175,12 +175,6 @@ class Task:
         """Whether rows of this topic enter here."""
         return self._entries.find(topic) is not None
 
-    def next_wall_clock_ms(self) -> int | None:
-        """When `punctuate` has something to do next; None if it never has."""
-        kind = PunctuationType.WALL_CLOCK_TIME
-        due = [each.next_ms for each in self._schedules if each.kind is kind and not each.cancelled]
-        return min(due, default=None)
-
     def close(self) -> None:
         for processor in self._processors.values():
             processor.close()

@@ -1,15 +1,16 @@
-"""A topology built by hand, and what Spark does for its tasks."""
+"""A topology built by hand, and the batches that Spark runs of its tasks."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from ottla.spark.streams.graph import Graph, ProcessorNode, Sink, Source
-from ottla.spark.streams.processors import Context, Processor
+from ottla.spark.streams.processors import Context, Processor, PunctuationType
 from ottla.spark.streams.records import Input, Record, ValueAndTimestamp
-from ottla.spark.streams.run.hosting import AnyHome
 from ottla.spark.streams.run.plan import Plan
 from ottla.spark.streams.run.rows import input_rows
 from ottla.spark.streams.serdes import Long, String
@@ -18,13 +19,24 @@ from ottla.spark.streams.subtopologies import subtopologies
 
 
 class Counts(Processor[str, str]):
+    """Some words do more than count."""
+
     def init(self, context: Context) -> None:
         super().init(context)
         self.counts = context.store("counts")
+        self.seen = 0
+        context.schedule(30_000, PunctuationType.WALL_CLOCK_TIME, self.tock)
+
+    def tock(self, now_ms: int) -> None:
+        self.context.forward(Record("tock", 1, now_ms))
 
     def process(self, record: Record[str, str]) -> None:
         if record.value == "poison":
             raise ValueError("no poison")
+        if record.value == "count me":
+            self.seen += 1
+            self.context.forward(Record("seen", self.seen, record.timestamp))
+            return
         held = self.counts.get(record.value)
         count = 1 if held is None else held.value + 1
         self.counts.put(record.value, ValueAndTimestamp(count, record.timestamp))
@@ -49,32 +61,34 @@ def rows_in(*words: str) -> list[Input]:
     ]
 
 
-class Spark:
-    """Nonce and pages of each task."""
+class Runs(Protocol):
+    def run(
+        self,
+        folder: str,
+        batch: int,
+        number: int,
+        cells: Sequence[bytes],
+        now_ms: int | None = None,
+    ) -> list[bytes]: ...
 
-    def __init__(self) -> None:
-        self.nonces: dict[int, bytes] = {}
-        self.pages: dict[int, dict[int, bytes]] = {}
-        self.loads = 0
+
+class Spark:
+    """Counts the batches of a query: one that was not `kept` has its number again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
+        self._next = 0
 
     def batch(
-        self, home: AnyHome, task: int, rows: list[Input], *, kept: bool = True
+        self, home: Runs, task: int, rows: list[Input], *, kept: bool = True
     ) -> list[dict[str, Any]]:
-        """`kept`: the batch was written; else its nonce and its pages are gone with it."""
-        nonce = self.nonces.get(task)
-        pages = self.pages.setdefault(task, {})
-        if not home.knows(task, nonce) and nonce is not None:
-            home.load(task, nonce, pages.items())
-            self.loads += 1
-        done = home.run(task, [input_rows(rows)], None)
-        if kept:
-            self.nonces[task] = done.nonce
-            pages.update(done.pages)
-            for each in done.removed:
-                del pages[each]
-        return [
-            row for cell in done.cells for row in pa.ipc.open_stream(cell).read_all().to_pylist()
-        ]
+        cells = home.run(self._folder, self._next, task, [input_rows(rows)])
+        self._next += kept
+        return rows_of(cells)
+
+
+def rows_of(cells: list[bytes]) -> list[dict[str, Any]]:
+    return [row for cell in cells for row in pa.ipc.open_stream(cell).read_all().to_pylist()]
 
 
 def sent(rows: list[dict[str, Any]]) -> dict[str, int]:

@@ -19,7 +19,7 @@ from ottla.spark.streams.run.questions import InvalidStateStore, ReadOnlyStore
 from ottla.spark.streams.run.rows import inputs
 from ottla.spark.streams.run.work import work
 from ottla.spark.streams.subtopologies import subtopologies
-from ottla.spark.work import packed, worked
+from ottla.spark.work import packed, pickled, worked
 from ottla.testing import LocalCluster
 
 
@@ -62,7 +62,7 @@ def test_behind_a_change_of_key_rows_go_to_the_task_of_their_new_key(
     plan = planned(cluster, topology, 4)
     found = [
         (number % 4, row)
-        for number, cell in work(plan)(chunks(cluster, "lines", 2))
+        for number, cell in work(plan, pickled(plan))(chunks(cluster, "lines", 2))
         for row in inputs(cell)
     ]
     assert len({number for number, row in found if row.key == b"a"}) == 1
@@ -82,7 +82,8 @@ def test_without_state_all_is_done_there_with_the_global_table_as_it_is_now(
     items = topology.global_table("items")
     orders = topology.stream("orders")
     orders.join(items, lambda order, item: item, on=lambda order: order).to("named")
-    done = work(planned(cluster, topology, 1))
+    plan = planned(cluster, topology, 1)
+    done = work(plan, pickled(plan))
 
     def values() -> list[bytes]:
         import pyarrow as pa
@@ -108,7 +109,7 @@ def test_a_failure_there_is_told_and_does_not_stay(cluster: LocalCluster) -> Non
     topology = Topology(key=String(), value=String())
     topology.stream("orders").map_values(lambda text: {"good": "fine"}[text]).to("out")
     plan = planned(cluster, topology, 1)
-    text = packed(lambda: work(plan))
+    text = packed(lambda: work(plan, pickled(plan)))
     with pytest.raises(StreamsError, match=r"taskId=0_0.*offset=1: KeyError: 'bad'"):
         list(worked(text, chunks(cluster, "orders", 2), None))
 

@@ -1,127 +1,127 @@
 """Tasks with state, in the process where they are at home: their stores are in its memory.
 
-Spark's state has the pages of each task (pages.py), and a nonce, new with every batch. A task
-whose nonce is the one in Spark's state has in its memory just what the pages say. Otherwise
-something went another way (the batch failed after we had run it, another process ran one, we are
-new here), and the pages are read.
+What is in memory is also in files (task_files.py), batch by batch. A task whose last file is the
+last that there is before a batch goes on. Otherwise something went another way (the batch is run
+again, another process ran one, we are new here), and the files are read.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final
+from pathlib import Path
 
 from ottla.spark.streams.graph import changelog_topic
 from ottla.spark.streams.records import Output
 from ottla.spark.streams.run.changelogs import changelog_row
-from ottla.spark.streams.run.pages import Change, LoggedCells, Pages
 from ottla.spark.streams.run.plan import Plan, told
 from ottla.spark.streams.run.restoring import cell_row, position_rows
 from ottla.spark.streams.run.rows import inputs, output_rows, reach
+from ottla.spark.streams.run.task_files import Change, LoggedCells, StateFile, TaskFiles
 from ottla.spark.streams.task import Task
-
-NONCE_BYTES: Final = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """What a batch made of a task: rows to be sent, pages to be kept, and those to be let go."""
-
-    nonce: bytes
-    cells: list[bytes]
-    pages: list[tuple[int, bytes]]
-    removed: list[int]
-    wall_clock_ms: int | None = None
-    """When the clock has something to do next."""
 
 
 @dataclass(slots=True)
 class _Resident:
-    nonce: bytes | None
-    pages: Pages = field(default_factory=Pages)
+    files: list[StateFile]
+    done: int = -1
+    """The last batch that ran here."""
     cells: dict[str, LoggedCells] = field(default_factory=dict)
     task: Task | None = None
     owed: list[Change] = field(default_factory=list)
-    """Restored, and in no page yet."""
+    """Restored, and in no file yet."""
 
     def open(self, name: str) -> LoggedCells:
         return self.cells.setdefault(name, LoggedCells())
+
+    def changes(self) -> list[Change]:
+        return [
+            (name, key, value)
+            for name, cells in self.cells.items()
+            for key, value in cells.changes()
+        ]
 
 
 class Home:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._residents: dict[int, _Resident] = {}
+        self.loads = 0
+        """How often files were read."""
 
-    def knows(self, number: int, nonce: bytes | None) -> bool:
-        """Can the task go on? A task that has no nonce in Spark's state has never run there."""
-        found = self._residents.get(number)
-        if nonce is None:
-            self._let_go(number)
-            self._residents[number] = self._begun(number)
-            return True
-        return found is not None and found.nonce == nonce
+    def run(
+        self,
+        folder: str,
+        batch: int,
+        number: int,
+        cells: Sequence[bytes],
+        now_ms: int | None = None,
+    ) -> list[bytes]:
+        """All rows of a batch, in the order in which tasks take them; what is to be sent.
 
-    def load(self, number: int, nonce: bytes, pages: Iterable[tuple[int, bytes]]) -> None:
-        self._let_go(number)
-        resident = _Resident(nonce)
-        for store, key, value in resident.pages.load(pages):
-            resident.open(store).put(key, value)
-        for cells in resident.cells.values():
-            cells.changed.clear()
+        `folder` is that of the query. Without rows, at a tick of the clock, a task that has not
+        begun stays away.
+        """
+        files = TaskFiles(Path(folder) / str(number))
+        before = files.before(batch)
+        if not cells and not before:
+            return []
+        # Nobody finds it until all is done: its stores are somewhere in the middle.
+        resident = self._residents.pop(number, None)
+        if resident is None or resident.files != before or resident.done >= batch:
+            resident = self._loaded(resident, number, before, files)
+        sent = self._sent(resident, number, cells, now_ms)
+        changes = resident.changes()
+        assert resident.task is not None
+        sent += self._changelogs(resident.task, changes)
+        now = _now(resident.task)
+        sent += position_rows(self._plan.topic, _places(cells), self._plan.first, now, number)
+        if resident.owed or changes:
+            written = [*resident.owed, *changes]
+            resident.files = files.write(batch, written, before, resident.cells)
+            resident.owed = []
+        resident.done = batch
         self._residents[number] = resident
+        return list(output_rows(sent)) if sent else []
 
-    def run(self, number: int, cells: Sequence[bytes], now_ms: int | None) -> Done:
-        """All rows of a batch, in the order in which tasks take them."""
-        resident = self._residents[number]
+    def close(self) -> None:
+        for each in self._residents.values():
+            _let_go(each)
+        self._residents.clear()
+
+    def _loaded(
+        self, known: _Resident | None, number: int, before: list[StateFile], files: TaskFiles
+    ) -> _Resident:
+        if known is not None:
+            _let_go(known)
+        made = _Resident(before)
+        found = files.read(before) if before else self._plan.restored_cells(number)
+        for store, key, value in found:
+            made.open(store).put(key, value)
+        changes = made.changes()
+        if before:
+            self.loads += 1
+        else:
+            made.owed = changes
+        return made
+
+    def _sent(
+        self, resident: _Resident, number: int, cells: Sequence[bytes], now_ms: int | None
+    ) -> list[Output]:
         self._plan.begin_batch()
         try:
             if resident.task is None:
                 resident.task = self._plan.task(number, resident.open)
             task = resident.task
-            rows = task.in_order(chain.from_iterable(map(inputs, cells)))
-            sent = task.process(rows)
+            sent = task.process(task.in_order(chain.from_iterable(map(inputs, cells))))
             if now_ms is not None:
                 sent += task.punctuate(now_ms)
-            sent += task.commit()
+            return sent + task.commit()
         except Exception as error:
-            del self._residents[number]  # its stores are somewhere in the middle
             raise told(error) from error
-        changes = _changes(resident)
-        sent += self._changelogs(resident, changes)
-        sent += self._positions(cells, task)
-        written, removed = resident.pages.write(resident.owed + changes, resident.cells)
-        resident.owed = []
-        resident.nonce = os.urandom(NONCE_BYTES)
-        return Done(
-            resident.nonce,
-            list(output_rows(sent)) if sent else [],
-            written,
-            removed,
-            task.next_wall_clock_ms(),
-        )
 
-    def close(self) -> None:
-        for number in list(self._residents):
-            self._let_go(number)
-
-    def _begun(self, number: int) -> _Resident:
-        resident = _Resident(None)
-        for store, key, value in self._plan.restored_cells(number):
-            resident.open(store).put(key, value)
-        resident.owed = _changes(resident)
-        return resident
-
-    def _positions(self, cells: Sequence[bytes], task: Task) -> list[Output]:
-        plan = self._plan
-        return position_rows(plan.topic, _places(cells), plan.first, _now(task), task.number)
-
-    def _changelogs(self, resident: _Resident, changes: list[Change]) -> list[Output]:
-        task = resident.task
-        assert task is not None
+    def _changelogs(self, task: Task, changes: list[Change]) -> list[Output]:
         logged = {
             name: (changelog_topic(self._plan.application_id, name), spec)
             for name, spec in self._plan.subtopology.stores.items()
@@ -135,18 +135,10 @@ class Home:
             for change in changes
         ]
 
-    def _let_go(self, number: int) -> None:
-        found = self._residents.pop(number, None)
-        if found is not None and found.task is not None:
-            found.task.close()
 
-
-def _changes(resident: _Resident) -> list[Change]:
-    return [
-        (name, key, value)
-        for name, cells in resident.cells.items()
-        for key, value in cells.changes()
-    ]
+def _let_go(resident: _Resident) -> None:
+    if resident.task is not None:
+        resident.task.close()
 
 
 def _places(cells: Sequence[bytes]) -> dict[tuple[str, int], int]:

@@ -1,9 +1,7 @@
-"""Where tasks are at home: a host (running/hosts.py) for each partition of Spark's state.
+"""Where tasks are at home: hosts (running/hosts.py), each for some of the tasks.
 
 worker -> host   ("has", digest of the plan)       True; one that has another ends
-                 ("knows", task, nonce)            True, or the pages are wanted
-                 ("load", task, nonce, pages)
-                 ("run", task, rows, now_ms)       Done
+                 ("run", folder of the query, batch, task, rows, now)   what is to be sent
                  ("end",)
 """
 
@@ -12,32 +10,24 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import traceback
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Sequence
+from typing import Any, Final
 
 from ottla.spark.running import hosts
 from ottla.spark.running.hosts import HungUp, Last, Line
 from ottla.spark.streams.failures import StreamsError
-from ottla.spark.streams.run.home import Done, Home
+from ottla.spark.streams.run.home import Home
 from ottla.spark.work import unpickled
 
 TRIES_MAX: Final = 10
-
-
-class AnyHome(Protocol):
-    def knows(self, number: int, nonce: bytes | None) -> bool: ...
-
-    def load(self, number: int, nonce: bytes, pages: Iterable[tuple[int, bytes]]) -> None: ...
-
-    def run(self, number: int, cells: Sequence[bytes], now_ms: int | None) -> Done: ...
 
 
 class HostTrouble(RuntimeError):
     """Not of the topology: the words say of whom."""
 
 
-def home_of(name: str, plan: bytes) -> AnyHome:
-    """The home of the tasks of one partition: `name` says of which, `plan` is a pickled Plan."""
+def home_of(name: str, plan: bytes) -> Distant:
+    """A home of tasks: `name` says of which, `plan` is a pickled Plan."""
     digest = hashlib.sha256(plan).hexdigest()
     keeper = hosts.keeper()
     address = f"streams-{keeper}-{name}"
@@ -62,15 +52,16 @@ class Distant:
     def __init__(self, line: Line) -> None:
         self.line = line
 
-    def knows(self, number: int, nonce: bytes | None) -> bool:
-        return bool(self._ask("knows", number, nonce))
-
-    def load(self, number: int, nonce: bytes, pages: Iterable[tuple[int, bytes]]) -> None:
-        self._ask("load", number, nonce, list(pages))
-
-    def run(self, number: int, cells: Sequence[bytes], now_ms: int | None) -> Done:
-        done: Done = self._ask("run", number, list(cells), now_ms)
-        return done
+    def run(
+        self,
+        folder: str,
+        batch: int,
+        number: int,
+        cells: Sequence[bytes],
+        now_ms: int | None = None,
+    ) -> list[bytes]:
+        sent: list[bytes] = self._ask("run", folder, batch, number, list(cells), now_ms)
+        return sent
 
     def close(self) -> None:
         self.line.close()

@@ -14,8 +14,8 @@ from ottla.spark.streams.cells import Cells, DictCells
 from ottla.spark.streams.failures import Failure, FailureKind, OnFailure, StreamsError, fail
 from ottla.spark.streams.records import Output
 from ottla.spark.streams.run.global_tables import global_store, refresh
-from ottla.spark.streams.run.pages import Change
 from ottla.spark.streams.run.restoring import Ends, Topics, tasks_topic
+from ottla.spark.streams.run.task_files import Change
 from ottla.spark.streams.subtopologies import SubTopology
 from ottla.spark.streams.task import Task
 
@@ -33,7 +33,11 @@ class Plan:
     tasks: int
     servers: str
     labels: tuple[int, ...] = ()
-    """What tasks are called in the shuffle (labels.py); none where there is no shuffle."""
+    """What tasks are called in the shuffle (labels.py)."""
+    homes: int = 1
+    """In how many processes tasks with state are at home."""
+    folder: str = ""
+    """Where their state is."""
     settings: Mapping[str, Setting] = field(default_factory=dict)
     caching: bool = True
     on_failure: Mapping[FailureKind, OnFailure] = field(default_factory=dict)
@@ -46,6 +50,12 @@ class Plan:
     def topic(self) -> str:
         """Where tasks keep what nobody else keeps."""
         return tasks_topic(self.application_id, self.subtopology.number)
+
+    @property
+    def shuffled(self) -> bool:
+        """Rows change places on their way to their tasks: they have new keys, or all tasks are to
+        hear of the clock. Others are run where their partition is read."""
+        return bool(self.subtopology.prefixes) or self.subtopology.custom
 
     def restored_cells(self, number: int) -> Iterable[Change]:
         if not self.restored:
@@ -79,13 +89,17 @@ class Plan:
         )
 
     def label(self, number: int) -> int:
-        if number >= len(self.labels):
+        self.check(number)
+        return self.labels[number]
+
+    def check(self, number: int) -> None:
+        """That there is a task for a partition of this number."""
+        if number >= self.tasks:
             raise StreamsError(
                 f"A topic of the application has got more partitions: {number + 1}, and"
                 f" {self.tasks} when it started first. Use 'kafka-streams-application-reset', and"
                 " start it anew."
             )
-        return self.labels[number]
 
     def begin_batch(self) -> None:
         """Before the first row: global tables have what there is now."""

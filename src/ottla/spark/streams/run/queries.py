@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.spark import session, source
 from ottla.spark.running.begin import Pace, Starts, activate
-from ottla.spark.running.checkpoints import Checkpoint, Position, read_json, write_json
+from ottla.spark.running.checkpoints import Checkpoint, Position
 from ottla.spark.running.cluster import Cluster
 from ottla.spark.running.sharing import is_local, trouble_of_driver, trouble_of_workers
 from ottla.spark.streams.failures import StreamsError
@@ -20,8 +20,9 @@ from ottla.spark.streams.run.beginning import Beginning, Start
 from ottla.spark.streams.run.labels import labels
 from ottla.spark.streams.run.plan import Plan
 from ottla.spark.streams.run.settings import Settings
+from ottla.spark.streams.run.task_files import forget
 from ottla.spark.streams.run.topics import Piece
-from ottla.spark.work import packed, pickled
+from ottla.spark.work import packed, pickled, unpickled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,11 +57,10 @@ class Ground:
         self._session: SparkSession | None = None
         self._lock = threading.Lock()
         self._starts = Starts()
-        self._beginning = threading.Lock()
 
     @property
     def spark(self) -> SparkSession:
-        """A session of our own: the number of shuffle partitions is nobody else's business."""
+        """A session of our own: its settings are nobody else's business."""
         with self._lock:
             if self._session is None or not session.lives(self._session):
                 made = _own_session(self._spark(), self._wishes.spark)
@@ -93,23 +93,27 @@ class Ground:
     def checkpoint(self, piece: Piece) -> Checkpoint:
         return Checkpoint(self.home / str(piece.number) / "checkpoint")
 
-    def begin(self, piece: Piece, start: Start) -> StreamingQuery:
-        """One after the other: each sets in the session how many partitions its shuffle has."""
-        with self._beginning:
-            return self._begin(piece, start)
+    def _tasks(self, piece: Piece) -> Path:
+        return self.home / str(piece.number) / "tasks"
 
-    def _begin(self, piece: Piece, start: Start) -> StreamingQuery:
+    def begin(self, piece: Piece, start: Start) -> StreamingQuery:
         spark = self.spark
-        plan = self._plan(piece, self._shuffle(spark, piece), start)
+        checkpoint = self.checkpoint(piece)
+        if (checkpoint.path / "state").exists():
+            raise StreamsError(
+                f"{self.home} is of a former version, which kept the state of tasks elsewhere."
+                " Delete the directory, and the state is restored from topics."
+            )
+        forget(self._tasks(piece), checkpoint.query_id, checkpoint.last_done)
+        plan = self._plan(piece, start)
         rows = self._read(spark, piece, plan, start.offsets)
-        timed = piece.subtopology.custom
-        if piece.subtopology.stateful:
-            rows = _stateful(rows, plan, timed=timed)
+        if piece.subtopology.stateful and plan.shuffled:
+            rows = _shuffled(rows, plan)
         writer = rows.writeStream.format("ottla").options(**self._sink(piece, start))
         writer = writer.outputMode("append")
-        checkpoint = self.checkpoint(piece)
         writer = writer.option("checkpointLocation", checkpoint.path.as_uri())
         writer = writer.queryName(f"{self.application_id}_{piece.number}")
+        timed = piece.subtopology.custom
         writer = writer.trigger(processingTime=f"{self._interval_ms(timed)} milliseconds")
         query = self._starts.start(writer)
         if not is_local(spark):
@@ -134,29 +138,22 @@ class Ground:
             return wished
         return max(self.pace.interval_ms({}), TIMED_INTERVAL_MS if timed else 0)
 
-    def _plan(self, piece: Piece, shuffle: int, start: Start) -> Plan:
+    def _plan(self, piece: Piece, start: Start) -> Plan:
+        homes = max(1, min(piece.tasks, int(self.spark.conf.get(SHUFFLE) or 1)))
         return Plan(
             piece.subtopology,
             self.application_id,
             piece.tasks,
             self.cluster.bootstrap_servers,
-            tuple(labels(piece.tasks, shuffle)),
+            tuple(labels(piece.tasks, homes)),
+            homes,
+            str(self._tasks(piece)),
             self.cluster.settings,
             self._wishes.caching,
             self._wishes.on_failure,
             start.first,
             start.restored,
         )
-
-    def _shuffle(self, spark: SparkSession, piece: Piece) -> int:
-        """As many partitions as there are tasks, or cores; the first start decides."""
-        path = self.home / str(piece.number) / "shuffle.json"
-        known: int | None = read_json(path)
-        if known is None:
-            known = max(1, min(piece.tasks, int(self._spark().conf.get(SHUFFLE) or 1)))
-            write_json(path, known)
-        spark.conf.set(SHUFFLE, str(known))
-        return known
 
     def _read(self, spark: SparkSession, piece: Piece, plan: Plan, start: Position) -> DataFrame:
         options = {
@@ -165,8 +162,11 @@ class Ground:
             "maxOffsetsPerTrigger": str(self._wishes.batch_records_max),
             "kafka.isolation.level": "read_committed",
             "includeHeaders": "true",
-            "ottla.work": packed(_worker(plan)),
+            "ottla.work": packed(_worker(pickled(plan))),
+            "ottla.work.ticks": str(piece.subtopology.custom).lower(),
         }
+        if piece.subtopology.stateful and not plan.shuffled:
+            options["ottla.work.homes"] = str(plan.homes)
         if piece.patterns:
             exactly = [re.escape(each) for each in piece.topics]
             options["subscribePattern"] = "|".join(f"(?:{e})" for e in (*exactly, *piece.patterns))
@@ -185,21 +185,16 @@ def _own_session(spark: SparkSession, wishes: Mapping[str, str]) -> SparkSession
     return made
 
 
-def _worker(plan: Plan) -> Callable[[], Any]:
+def _worker(plan: bytes) -> Callable[[], Any]:
     def make() -> Any:
         from ottla.spark.streams.run.work import work  # with pandas: not for this process
 
-        return work(plan)
+        return work(unpickled(plan), plan)
 
     return make
 
 
-def _stateful(rows: DataFrame, plan: Plan, *, timed: bool) -> DataFrame:
-    from ottla.spark.streams.run.stateful import OUTPUT, Tasks
+def _shuffled(rows: DataFrame, plan: Plan) -> DataFrame:
+    from ottla.spark.streams.run.visits import STEPPED, step
 
-    return rows.groupBy("task").transformWithState(
-        Tasks(pickled(plan), plan.tasks, timed=timed),
-        OUTPUT,
-        outputMode="Append",
-        timeMode="ProcessingTime" if timed else "None",
-    )
+    return rows.repartition(plan.homes, "task").mapInArrow(step(plan), STEPPED)

@@ -30,8 +30,8 @@ from ottla.spark.running.checkpoints import Position
 from ottla.spark.streams.graph import changelog_topic
 from ottla.spark.streams.records import Input, Output
 from ottla.spark.streams.run.changelogs import changelog_cell
-from ottla.spark.streams.run.pages import Change
 from ottla.spark.streams.run.rows import chunk_inputs
+from ottla.spark.streams.run.task_files import Change
 from ottla.spark.streams.subtopologies import SubTopology
 
 POLL_S: Final = 120.0

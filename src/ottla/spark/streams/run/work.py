@@ -1,7 +1,8 @@
 """What a sub-topology does where its records are read.
 
 no state            the whole of it: what comes out are rows for the sink
-state               records are packed for the task that has their partition's number
+state               records go to the home of the task that has their partition's number; what
+                    comes back are rows for the sink
 state, behind a     the prefix runs here; its rows are packed for the task that their new key
 change of key       belongs to
 """
@@ -21,13 +22,17 @@ from ottla.spark.streams.records import Input
 from ottla.spark.streams.run.plan import Plan, told
 from ottla.spark.streams.run.restoring import Places, position_rows
 from ottla.spark.streams.run.rows import chunk_inputs, chunk_rows, input_rows, output_rows
+from ottla.spark.streams.run.visits import Visits, tick
 from ottla.spark.streams.subtopologies import SubTopology
 from ottla.spark.streams.task import Prefixed, Task
 from ottla.spark.work import Cell, Work
 
 
-def work(plan: Plan) -> Work:
-    return _Stateful(plan) if plan.subtopology.stateful else _Stateless(plan)
+def work(plan: Plan, data: bytes) -> Work:
+    """`data` is the plan, pickled."""
+    if not plan.subtopology.stateful:
+        return _Stateless(plan)
+    return _Shuffled(plan) if plan.shuffled else _AtHome(plan, data)
 
 
 class _Stateless:
@@ -83,7 +88,22 @@ class _Stateless:
         return self._tasks[number]
 
 
-class _Stateful:
+class _AtHome:
+    def __init__(self, plan: Plan, data: bytes) -> None:
+        self._plan = plan
+        self._data = data
+
+    def __call__(self, chunks: Iterable[Chunk]) -> Iterator[Cell]:
+        cells: dict[int, list[bytes]] = defaultdict(list)
+        for chunk in chunks:
+            self._plan.check(chunk.partition)
+            cells[chunk.partition].append(chunk_rows(chunk))
+        with Visits(self._data, self._plan.homes, self._plan.folder) as visits:
+            for number, rows in cells.items():
+                yield from ((number, sent) for sent in visits.run(number, rows))
+
+
+class _Shuffled:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._before = _Prefixes(plan)
@@ -97,6 +117,10 @@ class _Stateful:
                 continue
             for number, rows in found.items():
                 yield self._plan.label(number), input_rows(rows)
+
+    def tick(self, now_ms: int) -> Iterator[Cell]:
+        """All tasks hear of it."""
+        return ((label, tick(now_ms)) for label in self._plan.labels)
 
 
 class _Prefixes:
