@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
+import pytest
+
+from ottla.spark.streams.failures import StreamsError
 from ottla.spark.streams.run.task_files import Change, LoggedCells, StateFile, TaskFiles, forget
 
 Stores = dict[str, LoggedCells]
@@ -126,3 +130,21 @@ def test_what_is_not_of_the_query_or_of_a_batch_that_is_not_done_is_forgotten(
     forget(tmp_path, "", -1)
     assert list(tmp_path.iterdir()) == []
     forget(tmp_path / "nowhere", "new", 5)
+
+
+def test_a_file_that_goes_while_one_looks_is_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It must not be taken for a task that has no state."""
+    files, cells = TaskFiles(tmp_path), {"s": LoggedCells()}
+    for number in range(1000):
+        cells["s"].put(b"%d" % number, b"v" * 20)
+    state = files.write(0, changes_of(cells), [], cells)
+    cells["s"].put(b"0", b"w")
+    files.write(1, changes_of(cells), state, cells)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["0-0", "1-1"]
+    found = os.listdir(tmp_path)
+    (tmp_path / "0-0").unlink()
+    monkeypatch.setattr(os, "listdir", lambda _: found)
+    with pytest.raises(StreamsError, match="nothing has batch 0"):
+        files.before(2)

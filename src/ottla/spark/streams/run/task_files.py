@@ -13,6 +13,7 @@ a batch has taken in stays until the next one; and its file is replaced if it ru
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import re
@@ -140,7 +141,10 @@ class TaskFiles:
 
     def _put(self, first: int, last: int, changes: list[Change]) -> StateFile:
         """On the disk for good before it returns: what Spark writes of the batch comes later."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        if not self._folder.exists():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            for each in list(self._folder.parents)[:3]:
+                _sync(each)
         path = self._folder / f"{first}-{last}"
         draft = path.with_name(f"{path.name}{DRAFT}{os.urandom(8).hex()}")
         with draft.open("wb") as file:
@@ -160,14 +164,13 @@ class TaskFiles:
             if each.last <= batch and each.name not in needed:
                 (self._folder / each.name).unlink(missing_ok=True)
 
-    def _all(self) -> Iterator[StateFile]:
+    def _all(self) -> list[StateFile]:
         """Of those that end with the same batch, the one that reaches furthest back is last."""
-        try:
-            with os.scandir(self._folder) as entries:
-                found = [_file(each.name, each.stat()) for each in entries if NAME(each.name)]
-        except FileNotFoundError:
-            return iter(())
-        return iter(sorted(found, key=lambda each: -each.first))
+        found: list[StateFile] = []
+        for name in filter(NAME, _entries(self._folder)):
+            with contextlib.suppress(FileNotFoundError):  # it was deleted while we looked
+                found.append(_file(name, (self._folder / name).stat()))
+        return sorted(found, key=lambda each: -each.first)
 
     def _damaged(self, what: str) -> StreamsError:
         return StreamsError(
@@ -200,7 +203,7 @@ def _sync(folder: Path) -> None:
 def _entries(folder: Path) -> list[str]:
     try:
         return os.listdir(folder)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 
