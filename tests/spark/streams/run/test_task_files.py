@@ -121,12 +121,21 @@ def test_a_cell_that_was_restored_and_deleted_in_one_batch_is_gone(tmp_path: Pat
 def test_what_is_not_of_the_query_or_of_a_batch_that_is_not_done_is_forgotten(
     tmp_path: Path,
 ) -> None:
-    for name in ("old/0/0-9", "new/0/0-3", "new/0/4-5", "new/0/4-6", "new/1/0-5.new-1"):
+    for name in (
+        "old/0/0-9",
+        "new/0/0-3",
+        "new/0/4-5",
+        "new/0/4-6",
+        "new/1/0-5.new-1",
+        "new/2/0-7",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     forget(tmp_path, "new", 5)
     left = {str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*-*")}
-    assert left == {"new/0/0-3", "new/0/4-5"}
+    assert left == {"new/0/0-3", "new/0/4-5", "new/2/0-7"}
+    with pytest.raises(StreamsError, match="batch 6 is to run, and batch 7 has run already"):
+        TaskFiles(tmp_path / "new/2").before(6)
     forget(tmp_path, "", -1)
     assert list(tmp_path.iterdir()) == []
     forget(tmp_path / "nowhere", "new", 5)

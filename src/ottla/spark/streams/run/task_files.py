@@ -181,14 +181,15 @@ class TaskFiles:
 
 def forget(folder: Path, query: str, done: int) -> None:
     """Before a query begins whose last batch that is done is known: what was kept for others, what
-    was half written, and what tries of the batch behind it have left, which may run otherwise."""
+    was half written, and what tries of the batch behind it have left, which may run otherwise.
+    (If there is more, the checkpoint has gone back, and tasks will say so.)"""
     for each in _entries(folder):
         if each != query:
             shutil.rmtree(folder / each, ignore_errors=True)
             continue
         for task in _entries(folder / each):
             for name in _entries(folder / each / task):
-                if not NAME(name) or _last(name) > done:
+                if not NAME(name) or _last(name) == done + 1:
                     (folder / each / task / name).unlink(missing_ok=True)
 
 
