@@ -50,7 +50,9 @@ class OneValue(StatefulProcessor):
         key, rows = key_of(rows)
         yield from named(self._work(state, key, rows), self._names)
         if state:
-            self._held.update((pickled(state),))
+            now = pickled(state)
+            if held is None or now != held[0]:  # a row of a stream leaves the table as it is
+                self._held.update((now,))
         elif held is not None:
             self._held.clear()
 
