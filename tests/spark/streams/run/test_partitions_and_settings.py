@@ -9,15 +9,18 @@ import pytest
 from ottla.cli.kafka.tool import ToolError
 from ottla.cli.verbs import streams
 from ottla.spark import session
+from ottla.spark.running.cluster import Cluster
 from ottla.spark.sink.decisions import OLDER
 from ottla.spark.streams import FailureKind, Long, String, Topology, TopologyError, log_and_continue
 from ottla.spark.streams.failures import StreamsError
 from ottla.spark.streams.graph import Graph, Repartition
 from ottla.spark.streams.run import application
+from ottla.spark.streams.run.beginning import Start
 from ottla.spark.streams.run.labels import labels, place_of
 from ottla.spark.streams.run.partitions import counts_of, task_count
+from ottla.spark.streams.run.queries import Ground
 from ottla.spark.streams.run.settings import ConfigError, settings_of
-from ottla.spark.streams.run.topics import check_sources
+from ottla.spark.streams.run.topics import Piece, check_sources
 from ottla.spark.streams.subtopologies import subtopologies
 
 
@@ -41,6 +44,17 @@ def test_who_was_replaced_is_told_so_in_words_of_streams() -> None:
     own = application.words_of("x.StreamsError: no store ([PYTHON] thrown)", "sales", Path("/s"))
     assert own == "no store"
     assert application.words_of("anything", "sales", Path("/s")) == "anything"
+
+
+def test_a_state_of_a_former_version_is_told_of_before_anything_runs(tmp_path: Path) -> None:
+    topology = Topology(key=String(), value=String())
+    topology.stream("words").group_by_key().count(store="counts")
+    (found,) = subtopologies(topology.graph)
+    cluster = Cluster("nowhere:1", {})
+    ground = Ground("app", lambda: pytest.fail("no Spark"), cluster, tmp_path, settings_of({}))
+    (tmp_path / "0/checkpoint/state").mkdir(parents=True)
+    with pytest.raises(StreamsError, match=r"former version.*Delete the directory"):
+        ground.begin(Piece(found, 2, {"words": None}), Start(2, {}))
 
 
 def test_all_source_topics_that_are_missing_are_named_at_once() -> None:

@@ -97,7 +97,6 @@ class Ground:
         return self.home / str(piece.number) / "tasks"
 
     def begin(self, piece: Piece, start: Start) -> StreamingQuery:
-        spark = self.spark
         checkpoint = self.checkpoint(piece)
         if (checkpoint.path / "state").exists():
             raise StreamsError(
@@ -105,6 +104,7 @@ class Ground:
                 " Delete the directory, and the state is restored from topics."
             )
         forget(self._tasks(piece), checkpoint.query_id, checkpoint.last_done)
+        spark = self.spark
         plan = self._plan(piece, start)
         rows = self._read(spark, piece, plan, start.offsets)
         if piece.subtopology.stateful and plan.shuffled:
