@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from delivery_spark import (
-    AT_ONCE,
     HERE,
     PARTITIONS,
     RECORDS,
@@ -31,8 +30,7 @@ def stream_lives(seed: int, count: int, **more: bool) -> list[Life]:
     chance = random.Random(f"streams {seed}")
     found = []
     for life in lives(seed, count, **more):
-        # More than a batch has: the next home would die of the same batch, for ever.
-        at = chance.choice([0, chance.randrange(AT_ONCE + 1, 120)])
+        at = chance.choice([0, chance.randrange(1, 120)])
         lost = bool(found) and chance.random() < 0.4
         found.append(replace(life, shuffled=0, home=at, lost=lost))
     return found
@@ -69,10 +67,12 @@ class StreamsRun(SparkRun):
 
     def _environment(self, life: Life) -> dict[str, str]:
         found = SparkRun._environment(self, life)
+        # One worker, one home: those that come after it would die as well, and nothing be done.
         if life.who == "worker":
-            # Each worker that comes after it would die as well, and nothing but starts be done.
             wish = {**json.loads(found[DIE]), "once": str(self.directory / f"once-{life.point}")}
             found[DIE] = json.dumps(wish)
         if self.keyed:
             found[KEYED] = "1"
-        return {**found, DIE_AT: str(life.home)} if life.home else found
+        if life.home:
+            found[DIE_AT] = f"{life.home} {self.directory / f'home-{life.home}'}"
+        return found

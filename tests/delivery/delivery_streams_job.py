@@ -4,9 +4,9 @@ Records `<life>:<number>` are counted by life, behind a shuffle; each count goes
 `<life>:<count - 1>`. So the target has what the source has, if every record has counted once and no
 count was lost or written twice.
 
-Its arguments are those of delivery_spark_job.py. In the environment: with OTTLA_DIE_AT=n the
-process where a task is at home dies when it has counted n records; OTTLA_KEYED says that records
-have their life as their key, so that there is no shuffle.
+Its arguments are those of delivery_spark_job.py. In the environment: with OTTLA_DIE_AT="n file" the
+first process where tasks are at home and that has counted n records dies; OTTLA_KEYED says that
+records have their life as their key, so that there is no shuffle.
 """
 
 from __future__ import annotations
@@ -32,9 +32,18 @@ counted = 0
 def count(life: str, text: str, before: str) -> str:
     global counted
     counted += 1
-    if counted == int(os.environ.get(DIE_AT, 0)):
+    at, _, once = os.environ.get(DIE_AT, "0").partition(" ")
+    if counted == int(at) and is_first(once):
         os.kill(os.getpid(), signal.SIGKILL)
     return f"{life}:{int(before.rpartition(':')[2] or -1) + 1}"
+
+
+def is_first(once: str) -> bool:
+    try:
+        os.close(os.open(once, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
 
 
 def topology() -> Topology:

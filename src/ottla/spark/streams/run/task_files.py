@@ -84,7 +84,12 @@ class TaskFiles:
         """Those that are the state before a batch; none if the task has none yet."""
         there = {each.last: each for each in self._all()}
         if later := [last for last in there if last > batch]:
-            raise self._damaged(f"batch {batch} is to run, and batch {max(later)} has run already")
+            raise StreamsError(
+                f"The state of a task in {self._folder} is that behind batch {max(later)}, and"
+                f" batch {batch} is to run: another instance has gone on with it, or the checkpoint"
+                " is older. Run one instance at a time; if none runs, delete the state directory"
+                " of the application, and it is restored from topics."
+            )
         there.pop(batch, None)  # a former try
         found: list[StateFile] = []
         last = max(there, default=-1)
