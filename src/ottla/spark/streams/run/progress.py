@@ -9,11 +9,12 @@ we have told ourselves is done; a little more may be.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
 from ottla.client.record import TopicPartition
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 from ottla.spark.cluster import GROUP, check
 from ottla.spark.cluster import Cluster as Lines
 from ottla.spark.running.checkpoints import Position
@@ -25,19 +26,11 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from ottla.wire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchResponse,
-)
-from ottla.wire.primitives import Message
 
 MARK: Final = "ottla-streams"
 TAKEN: Final = f"{MARK} began here "
-NAMES_UNTIL: Final = 9  # after it, both requests have topic ids
+NAMES_UNTIL: Final = 9  # after it, requests have topic ids
 PATIENCE_S: Final = 5.0
-
-R = TypeVar("R", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,24 +44,20 @@ class Committed:
 
 
 def committed(cluster: Cluster, application_id: str) -> Committed:
-    """(By hand: librdkafka does not tell the metadata.)"""
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(application_id, topics=None)])
-    answer = _asked(cluster, application_id, request, ApiKey.OFFSET_FETCH, OffsetFetchResponse)
     found = Committed()
-    for group in answer.groups:
-        if group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
-            check(group.error_code, f"offsets of {application_id}")
-        for topic in group.topics:
-            for each in topic.partitions:
-                check(each.error_code, f"offset of {topic.name}-{each.partition_index}")
-                if each.committed_offset >= 0:
-                    ours = found.told if each.metadata == MARK else found.wished
-                    place = ours.setdefault(topic.name, {})
-                    place[str(each.partition_index)] = each.committed_offset
-                    _, is_taken, first = (each.metadata or "").partition(TAKEN)
-                    if is_taken:
-                        by = found.taken.setdefault(topic.name, {})
-                        by[str(each.partition_index)] = int(first)
+    with cluster.admin() as admin:
+        try:
+            offsets = admin.groups.offsets(application_id)
+        except KafkaError as error:
+            if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+                return found
+            raise
+    for (topic, partition), each in offsets.items():
+        ours = found.told if each.metadata == MARK else found.wished
+        ours.setdefault(topic, {})[str(partition)] = each.offset
+        _, is_taken, first = (each.metadata or "").partition(TAKEN)
+        if is_taken:
+            found.taken.setdefault(topic, {})[str(partition)] = int(first)
     return found
 
 
@@ -93,7 +82,18 @@ def tell(cluster: Cluster, application_id: str, position: Position, *, mark: str
     if not topics:
         return
     request = OffsetCommitRequest(application_id, topics=topics)
-    answer = _asked(cluster, application_id, request, ApiKey.OFFSET_COMMIT, OffsetCommitResponse)
+    lines = Lines(cluster.bootstrap_servers, cluster.settings, patience_s=PATIENCE_S)
+    with closing(lines):
+        answer = lines.patiently(
+            lambda: lines.coordinated(
+                GROUP,
+                application_id,
+                request,
+                ApiKey.OFFSET_COMMIT,
+                OffsetCommitResponse,
+                version_max=NAMES_UNTIL,
+            )
+        )
     for topic in answer.topics:
         for each in topic.partitions:
             check(each.error_code, f"offset of {topic.name}-{each.partition_index}")
@@ -110,15 +110,3 @@ def purge(cluster: Cluster, topics: Iterable[str], position: Position) -> None:
     if done:
         with cluster.admin() as admin:
             admin.offsets.delete_before(done)
-
-
-def _asked(cluster: Cluster, group: str, request: Message, api_key: ApiKey, response: type[R]) -> R:
-    lines = Lines(cluster.bootstrap_servers, cluster.settings, patience_s=PATIENCE_S)
-    try:
-        return lines.patiently(
-            lambda: lines.coordinated(
-                GROUP, group, request, api_key, response, version_max=NAMES_UNTIL
-            )
-        )
-    finally:
-        lines.close()
