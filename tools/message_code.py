@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from message_schema import FIXED, RESERVED, WIDTHS, Field, Message, Wire
 
+LIMITED = {"ProduceRequest": "partition_data", "TopicProduceData": ""}  # and the list within
 REFRESH = "buffer = writer.buffer"  # after a write that may have spliced a file in
 
 
@@ -259,12 +260,13 @@ class ReadMethod(Method):
         local = field.local
         if wire.type == "struct":
             item = self.item(field)
-            return [
+            lines = [
                 f"{local} = []",
                 "for _ in range(count):",
                 f"    {item}, position = {field.struct}.read(data, position, version)",
                 f"    {local}.append({item})",
             ]
+            return self.limited(lines, item, local)
         if wire.type == "uuid":
             return [f"{local}, position = {self.use('read_uuids')}(data, position, count)"]
         if wire.type == "string":
@@ -273,13 +275,29 @@ class ReadMethod(Method):
         reader = self.use("read_numbers")
         return [f'{local}, position = {reader}(data, position, count, "{FIXED[wire.type][0]}")']
 
+    def limited(self, lines: list[str], item: str, local: str) -> list[str]:
+        """A Produce is read where it arrives, so it may have so many topics and partitions."""
+        if self.message.name not in LIMITED:
+            return lines
+        limit, bad_size = self.use("PRODUCE_COUNT_MAX"), self.use("bad_size")
+        lines = [f"if count > {limit}:", f"    raise {bad_size}(count)", *lines]
+        inner = LIMITED[self.message.name]
+        if inner:
+            lines.insert(2, "total = count")
+            lines += [
+                f"    total += len({item}.{inner})",
+                f"    if total > {limit}:",
+                f"        raise {bad_size}(total)",
+            ]
+        return lines
+
     def tags(self) -> list[str]:
         tagged = self.tagged()
         if not tagged:
             skip = self.use("skip_tags")
             return [f"position = {skip}(data, position) if data[position] else position + 1"]
         lines = [
-            f"tag_count, position = {self.use('read_uvarint')}(data, position)",
+            f"tag_count, position = {self.use('read_tag_count')}(data, position)",
             "for _ in range(tag_count):",
             f"    tag, position, end = {self.use('read_tag')}(data, position)",
         ]

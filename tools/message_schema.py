@@ -9,6 +9,8 @@ import types
 import typing
 from pathlib import Path
 
+from message_supplement import supplemented
+
 NOT_FLEXIBLE = 0x7FFF
 REQUIRED = object()  # the default of a field that has none
 
@@ -148,7 +150,7 @@ def walk(folder: Path) -> dict[str, dict[int, type]]:
             and getattr(value, "__module__", "") == module.__name__
         ]
         found.setdefault(path.stem, {})[version] = typing.cast(type, classes[-1])
-    return found
+    return {kind: supplemented(folder.name, classes) for kind, classes in found.items()}
 
 
 def nested_classes(tops: dict[int, type]) -> dict[str, dict[int, type]]:

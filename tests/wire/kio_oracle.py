@@ -20,6 +20,7 @@ from kio.schema.index import schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
+from message_supplement import SUPPLEMENT, next_version
 from ottla.wire.primitives import ZERO_UUID, Message, Writer
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -30,18 +31,25 @@ BLOBS = [b"", b"\0", b"\xff" * 5, bytes(range(256)), b"r" * 127]
 
 
 def all_messages() -> list[tuple[str, str, list[int]]]:
-    """Module, kind ("request", "response" or "data"), versions."""
+    """Module, kind ("request", "response" or "data"), versions: kio's, and those of the supplement,
+    which are written and read by kio as well."""
     found: dict[tuple[str, str], list[int]] = {}
     for module, versions in schema_name_map.items():
         for version, kinds in versions.items():
             for kind in kinds:
                 if kind is not EntityType.header:
                     found.setdefault((module, kind.name), []).append(version)
+    for (module, _), known in found.items():
+        if module in SUPPLEMENT:
+            known.append(SUPPLEMENT[module].version)
     return [(module, kind, sorted(versions)) for (module, kind), versions in found.items()]
 
 
 def kio_class(module: str, kind: str, version: int) -> type:
     """The class of a message itself, which is the last one in its module."""
+    addition = SUPPLEMENT.get(module)
+    if addition is not None and version == addition.version:
+        return next_version(kio_class(module, kind, version - 1), addition)
     source = import_module(f"kio.schema.{module}.v{version}.{kind}")
     classes = [c for c in vars(source).values() if dataclasses.is_dataclass(c)]
     return [c for c in classes if c.__module__ == source.__name__][-1]

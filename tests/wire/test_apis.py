@@ -7,10 +7,12 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.index import api_key_map
 from kio.serial import entity_reader, entity_writer
+from kio_oracle import kio_class
 
 from ottla.wire.apis import APIS, Api, ApiKey
 from ottla.wire.headers import (
@@ -42,9 +44,9 @@ def test_an_api_knows_its_classes(api: Api) -> None:
 @EVERY_API
 def test_headers_are_those_of_kio(api: Api) -> None:
     for version in range(api.version_min, api.version_max + 1):
-        module = f"kio.schema.{api_key_map[api.key]}.v{version}"
-        request = getattr(import_module(f"{module}.request"), f"{api.name}Request")
-        response = getattr(import_module(f"{module}.response"), f"{api.name}Response")
+        module = api_key_map[api.key]
+        request: Any = kio_class(module, "request", version)
+        response: Any = kio_class(module, "response", version)
         request_header = request.__header_schema__.__version__
         assert api.request_header_version(version) == request_header
         assert api.response_header_version(version) == response.__header_schema__.__version__

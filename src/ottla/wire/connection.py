@@ -36,6 +36,30 @@ BUFFER_BYTES: Final = 64 * 1024
 BUFFER_BYTES_KEPT_MAX: Final = 1024 * 1024 + BUFFER_BYTES  # while frames need it; larger: never
 FRAME_START_BYTES: Final = 12  # size, api key, version, correlation id
 REQUEST_BYTES_MIN: Final = FRAME_START_BYTES - 4
+# Requests whose bulk is bytes that stay bytes may have all that socket.request.max.bytes allows.
+# All others are read into an object for every few bytes: 100 MB of them would take gigabytes.
+LARGE_REQUESTS: Final = frozenset(
+    {
+        int(ApiKey.PRODUCE),
+        int(ApiKey.JOIN_GROUP),
+        int(ApiKey.SYNC_GROUP),
+        int(ApiKey.PUSH_TELEMETRY),
+        int(ApiKey.WRITE_SHARE_GROUP_STATE),
+    }
+)
+FRAME_BYTES_MAX_OF_OTHERS: Final = 8 * 1024 * 1024
+# A larger request is left unread: reading it takes an object for every few bytes, and up to
+# seconds, so that somebody else may want to do it elsewhere. Not so a Produce, whose bulk are
+# records and whose partitions are counted, nor what comes before the login, which has no lists.
+READ_BYTES_MAX: Final = 64 * 1024
+READ_AT_ONCE: Final = frozenset(
+    {
+        int(ApiKey.PRODUCE),
+        int(ApiKey.API_VERSIONS),
+        int(ApiKey.SASL_HANDSHAKE),
+        int(ApiKey.SASL_AUTHENTICATE),
+    }
+)
 UNREADABLE: Final = (MalformedError, *READ_ERRORS)
 
 _SIZE: Final = Struct(">i")
@@ -43,10 +67,29 @@ _FRAME_START: Final = Struct(">ihhi")  # size, api key, version, correlation id
 _REPLY_HEADER_0: Final = Struct(">ii")  # size, correlation id
 _REPLY_HEADER_1: Final = Struct(">iix")  # and no tagged fields
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
+_SASL_AUTHENTICATE: Final = int(ApiKey.SASL_AUTHENTICATE)
 
 
 class ProtocolError(Exception):
     """The peer does not speak Kafka's protocol, or not a part that we know: hang up."""
+
+
+class UnreadBody(Message):
+    """The bytes of a large request's body, in memory of its own."""
+
+    __slots__ = ("_api", "_data", "_version")
+
+    def __init__(self, api: Api, version: int, data: bytes) -> None:
+        self._api = api
+        self._version = version
+        self._data = data
+
+    def read(self) -> Message:
+        """The body; ProtocolError if it is none. It takes long, and touches nothing else."""
+        try:
+            return self._api.read_request(memoryview(self._data), 0, self._version)[0]
+        except UNREADABLE as error:
+            raise ProtocolError(f"{self._api.name} v{self._version}: {error}") from error
 
 
 class Request:
@@ -87,6 +130,12 @@ class Request:
         self.size = size
         self.api = api
         self.unsupported = body is None
+
+    def portion(self, body: Message, size: int) -> Request:
+        """The same request, with a part of what it asks for."""
+        return Request(
+            self.sequence, self.api, self.version, self.correlation_id, self.client_id, body, size
+        )
 
     def __repr__(self) -> str:
         return (
@@ -163,6 +212,11 @@ class Connection:
         """Whether something was received that is not read yet: a request, or a part of one."""
         return self._end > self._start
 
+    @property
+    def arriving(self) -> int:
+        """The number of the request of which a part has come; -1 if there is none."""
+        return self._next_request if self._end > self._start else -1
+
     def next_request(self) -> Request | None:
         """The next whole request, or None when more bytes are needed."""
         start = self._start
@@ -174,6 +228,11 @@ class Connection:
         buffer = self._buffer
         size, api_key, version, correlation_id = _FRAME_START.unpack_from(buffer, start)
         self._check(size)
+        if size > FRAME_BYTES_MAX_OF_OTHERS and api_key not in LARGE_REQUESTS:
+            raise ProtocolError(
+                f"a request of {size} bytes for API {api_key};"
+                f" {FRAME_BYTES_MAX_OF_OTHERS} are the most"
+            )
         start += 4
         if self._end < start + size:
             return None
@@ -200,6 +259,43 @@ class Connection:
         self._next_reply = sequence
         return parts
 
+    def restrict(self, served: Mapping[int, tuple[int, int]], frame_bytes_max: int) -> None:
+        """From the next request on only these are read, up to this size."""
+        self._served = served
+        self._frame_bytes_max = frame_bytes_max
+
+    def next_token(self) -> Request | None:
+        """A bare SASL token, as clients send it after SaslHandshake v0: a size, and bytes."""
+        from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+
+        start = self._start + 4
+        if self._end < start:
+            return None
+        (size,) = _SIZE.unpack_from(self._buffer, self._start)
+        if not 0 <= size <= self._frame_bytes_max:
+            raise ProtocolError(f"a token of {size} bytes; {self._frame_bytes_max} are the most")
+        if self._end < start + size:
+            return None
+        token = bytes(self._buffer[start : start + size])
+        self._start = start + size
+        self._frame_size = size
+        sequence = self._next_request
+        self._next_request = sequence + 1
+        api = APIS[_SASL_AUTHENTICATE]
+        body = SaslAuthenticateRequest(auth_bytes=token)
+        return Request(sequence, api, 0, 0, None, body, size)
+
+    def reply_token(self, request: Request, response: Message | None) -> list[Part]:
+        """The answer to a bare token: the server's token; nothing where it has failed."""
+        from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
+
+        assert request.sequence == self._next_reply, "nothing is asked before it has authenticated"
+        self._next_reply += 1
+        if not isinstance(response, SaslAuthenticateResponse) or response.error_code:
+            return []
+        token = response.auth_bytes
+        return [_SIZE.pack(len(token)) + token]
+
     def pending(self) -> int:
         """How many requests have been read and not been answered."""
         return self._next_request - self._next_reply - len(self._parked)
@@ -222,6 +318,8 @@ class Connection:
                 client_id, position = read_nullable_string(frame, 8)
                 if version >= api.flexible_from:
                     position = skip_tags(frame, position) if frame[position] else position + 1
+                if len(frame) > READ_BYTES_MAX and api_key not in READ_AT_ONCE:
+                    return client_id, UnreadBody(api, version, bytes(frame[position:]))
                 body, _ = api.read_request(frame, position, version)
             except UNREADABLE as error:
                 raise ProtocolError(f"{api.name} v{version}: {error}") from error

@@ -29,6 +29,16 @@ ZERO_UUID: Final = bytes(16)
 VARINT_BYTES_MAX: Final = 5
 NULL_SIZE: Final = b"\xff\xff\xff\xff"
 
+# Each element of an array becomes an object, whatever it takes on the wire: Kafka 4.4 has the same
+# limits, for the same reason (CVE-2026-111108, CVE-2026-111115).
+ARRAY_COUNT_MAX: Final = 1_000_000
+STRING_BYTES_MAX: Final = 0x7FFF
+
+# Topics and partitions of a Produce, which is read where it arrives and served in one piece. Kafka
+# advises no more than 4,000 partitions for a whole broker.
+PRODUCE_COUNT_MAX: Final = 4_000
+TAG_COUNT_MAX: Final = 10_000
+
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _decode: Final = utf_8_decode
@@ -141,7 +151,7 @@ def read_compact_string(data: Buffer, position: int) -> tuple[str, int]:
     if size >= 0x7F:
         size, position = read_long_size(data, position - 1)
     end = position + size
-    if size < 0 or end > len(data):
+    if size < 0 or size > STRING_BYTES_MAX or end > len(data):
         raise bad_size(size)
     return _decode(data[position:end], "strict", True)[0], end
 
@@ -222,7 +232,7 @@ def read_count(data: Buffer, position: int) -> tuple[int, int]:
     """How many things an array holds. Each of them takes a byte at least."""
     (count,) = _INT32.unpack_from(data, position)
     position += 4
-    if count < 0 or count > len(data) - position:
+    if count < 0 or count > len(data) - position or count > ARRAY_COUNT_MAX:
         raise bad_size(count)
     return count, position
 
@@ -239,6 +249,8 @@ def read_compact_count(data: Buffer, position: int) -> tuple[int, int]:
     position += 1
     if count >= 0x7F:
         count, position = read_long_size(data, position - 1)
+        if count > ARRAY_COUNT_MAX:
+            raise bad_size(count)
     if count < 0 or count > len(data) - position:
         raise bad_size(count)
     return count, position
@@ -290,6 +302,14 @@ def read_presence(data: Buffer, position: int) -> tuple[bool, int]:
     return data[position] < 0x80, position + 1
 
 
+def read_tag_count(data: Buffer, position: int) -> tuple[int, int]:
+    """How many tagged fields follow."""
+    count, position = read_uvarint(data, position)
+    if count > TAG_COUNT_MAX:
+        raise bad_size(count)
+    return count, position
+
+
 def read_tag(data: Buffer, position: int) -> tuple[int, int, int]:
     """A tagged field's number, where its value begins, and where it ends."""
     tag, position = read_uvarint(data, position)
@@ -302,7 +322,7 @@ def read_tag(data: Buffer, position: int) -> tuple[int, int, int]:
 
 def skip_tags(data: Buffer, position: int) -> int:
     """Pass over tagged fields that this version does not know."""
-    count, position = read_uvarint(data, position)
+    count, position = read_tag_count(data, position)
     for _ in range(count):
         _, _, position = read_tag(data, position)
     return position
@@ -314,7 +334,7 @@ def view(data: Buffer) -> Buffer:
 
 
 def bad_size(size: int) -> MalformedError:
-    return MalformedError(f"a length or count of {size}, and not as many bytes left")
+    return MalformedError(f"a length or count of {size}: more than is left, or than there may be")
 
 
 # Writing ------------------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ from ottla.wire.primitives import (
     read_compact_count,
     read_compact_nullable_count,
     read_tag,
+    read_tag_count,
     read_uuids,
-    read_uvarint,
     skip_tags,
     write_compact_count,
     write_tags,
@@ -78,7 +78,7 @@ class BrokerHeartbeatRequest(Message):
                 _IQQTT.unpack_from(data, position)
             )
             position += 22
-            tag_count, position = read_uvarint(data, position)
+            tag_count, position = read_tag_count(data, position)
             for _ in range(tag_count):
                 tag, position, end = read_tag(data, position)
                 if tag == 0 and version >= 1:

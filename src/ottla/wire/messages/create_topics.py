@@ -24,7 +24,7 @@ from ottla.wire.primitives import (
     read_numbers,
     read_string,
     read_tag,
-    read_uvarint,
+    read_tag_count,
     skip_tags,
     write_compact_count,
     write_compact_nullable_string,
@@ -365,7 +365,7 @@ class CreatableTopicResult(Message):
                 for _ in range(count):
                     config, position = CreatableTopicConfigs.read(data, position, version)
                     configs.append(config)
-            tag_count, position = read_uvarint(data, position)
+            tag_count, position = read_tag_count(data, position)
             for _ in range(tag_count):
                 tag, position, end = read_tag(data, position)
                 if tag == 0:

@@ -27,7 +27,7 @@ from ottla.wire.primitives import (
     read_numbers,
     read_string,
     read_tag,
-    read_uvarint,
+    read_tag_count,
     skip_tags,
     write_compact_count,
     write_compact_nullable_records,
@@ -153,7 +153,7 @@ class FetchPartition(Message):
             partition, fetch_offset, partition_max_bytes = _IQI.unpack_from(data, position)
             position += 16
         if version >= 12:
-            tag_count, position = read_uvarint(data, position)
+            tag_count, position = read_tag_count(data, position)
             for _ in range(tag_count):
                 tag, position, end = read_tag(data, position)
                 if tag == 0 and version >= 17:
@@ -431,7 +431,7 @@ class FetchRequest(Message):
                     )
                     forgotten_topics_data.append(forgotten_topics_data_item)
                 rack_id, position = read_compact_string(data, position)
-                tag_count, position = read_uvarint(data, position)
+                tag_count, position = read_tag_count(data, position)
                 for _ in range(tag_count):
                     tag, position, end = read_tag(data, position)
                     if tag == 0:
@@ -732,7 +732,7 @@ class PartitionData(Message):
             (preferred_read_replica,) = _I.unpack_from(data, position)
             position += 4
             records, position = read_compact_nullable_records(data, position)
-            tag_count, position = read_uvarint(data, position)
+            tag_count, position = read_tag_count(data, position)
             for _ in range(tag_count):
                 tag, position, end = read_tag(data, position)
                 if tag == 0:
@@ -989,7 +989,7 @@ class FetchResponse(Message):
                 for _ in range(count):
                     response, position = FetchableTopicResponse.read(data, position, version)
                     responses.append(response)
-                tag_count, position = read_uvarint(data, position)
+                tag_count, position = read_tag_count(data, position)
                 for _ in range(tag_count):
                     tag, position, end = read_tag(data, position)
                     if tag == 0 and version >= 16:

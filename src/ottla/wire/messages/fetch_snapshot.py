@@ -21,7 +21,7 @@ from ottla.wire.primitives import (
     read_compact_records,
     read_compact_string,
     read_tag,
-    read_uvarint,
+    read_tag_count,
     skip_tags,
     write_compact_count,
     write_compact_records,
@@ -98,7 +98,7 @@ class PartitionSnapshot(Message):
         snapshot_id, position = SnapshotId.read(data, position, version)
         (position_,) = _Q.unpack_from(data, position)
         position += 8
-        tag_count, position = read_uvarint(data, position)
+        tag_count, position = read_tag_count(data, position)
         for _ in range(tag_count):
             tag, position, end = read_tag(data, position)
             if tag == 0 and version >= 1:
@@ -191,7 +191,7 @@ class FetchSnapshotRequest(Message):
             for _ in range(count):
                 topic, position = TopicSnapshot.read(data, position, version)
                 topics.append(topic)
-            tag_count, position = read_uvarint(data, position)
+            tag_count, position = read_tag_count(data, position)
             for _ in range(tag_count):
                 tag, position, end = read_tag(data, position)
                 if tag == 0:
@@ -293,7 +293,7 @@ class ResponsePartitionSnapshot(Message):
         size_, position_ = _QQ.unpack_from(data, position)
         position += 16
         unaligned_records, position = read_compact_records(data, position)
-        tag_count, position = read_uvarint(data, position)
+        tag_count, position = read_tag_count(data, position)
         for _ in range(tag_count):
             tag, position, end = read_tag(data, position)
             if tag == 0:
@@ -421,7 +421,7 @@ class FetchSnapshotResponse(Message):
             for _ in range(count):
                 topic, position = ResponseTopicSnapshot.read(data, position, version)
                 topics.append(topic)
-            tag_count, position = read_uvarint(data, position)
+            tag_count, position = read_tag_count(data, position)
             for _ in range(tag_count):
                 tag, position, end = read_tag(data, position)
                 if tag == 0 and version >= 1:

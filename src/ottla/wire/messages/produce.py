@@ -9,6 +9,7 @@ from struct import Struct
 from typing import ClassVar
 
 from ottla.wire.primitives import (
+    PRODUCE_COUNT_MAX,
     READ_ERRORS,
     ZERO_UUID,
     Buffer,
@@ -16,6 +17,7 @@ from ottla.wire.primitives import (
     Message,
     Records,
     Writer,
+    bad_size,
     read_compact_count,
     read_compact_nullable_records,
     read_compact_nullable_string,
@@ -25,7 +27,7 @@ from ottla.wire.primitives import (
     read_nullable_string,
     read_string,
     read_tag,
-    read_uvarint,
+    read_tag_count,
     skip_tags,
     write_compact_count,
     write_compact_nullable_records,
@@ -108,6 +110,8 @@ class TopicProduceData(Message):
                 (topic_id,) = _X.unpack_from(data, position)
                 position += 16
             count, position = read_compact_count(data, position)
+            if count > PRODUCE_COUNT_MAX:
+                raise bad_size(count)
             partition_data = []
             for _ in range(count):
                 partition_data_item, position = PartitionProduceData.read(data, position, version)
@@ -116,6 +120,8 @@ class TopicProduceData(Message):
         else:
             name, position = read_string(data, position)
             count, position = read_count(data, position)
+            if count > PRODUCE_COUNT_MAX:
+                raise bad_size(count)
             partition_data = []
             for _ in range(count):
                 partition_data_item, position = PartitionProduceData.read(data, position, version)
@@ -174,20 +180,32 @@ class ProduceRequest(Message):
                 acks, timeout = _HI.unpack_from(data, position)
                 position += 6
                 count, position = read_compact_count(data, position)
+                if count > PRODUCE_COUNT_MAX:
+                    raise bad_size(count)
+                total = count
                 topic_data = []
                 for _ in range(count):
                     topic_data_item, position = TopicProduceData.read(data, position, version)
                     topic_data.append(topic_data_item)
+                    total += len(topic_data_item.partition_data)
+                    if total > PRODUCE_COUNT_MAX:
+                        raise bad_size(total)
                 position = skip_tags(data, position) if data[position] else position + 1
             else:
                 transactional_id, position = read_nullable_string(data, position)
                 acks, timeout = _HI.unpack_from(data, position)
                 position += 6
                 count, position = read_count(data, position)
+                if count > PRODUCE_COUNT_MAX:
+                    raise bad_size(count)
+                total = count
                 topic_data = []
                 for _ in range(count):
                     topic_data_item, position = TopicProduceData.read(data, position, version)
                     topic_data.append(topic_data_item)
+                    total += len(topic_data_item.partition_data)
+                    if total > PRODUCE_COUNT_MAX:
+                        raise bad_size(total)
             return ProduceRequest(transactional_id, acks, timeout, topic_data), position
         except READ_ERRORS as error:
             raise MalformedError(f"ProduceRequest v{version}: {error}") from error
@@ -325,7 +343,7 @@ class PartitionProduceResponse(Message):
                 record_error, position = BatchIndexAndErrorMessage.read(data, position, version)
                 record_errors.append(record_error)
             error_message, position = read_compact_nullable_string(data, position)
-            tag_count, position = read_uvarint(data, position)
+            tag_count, position = read_tag_count(data, position)
             for _ in range(tag_count):
                 tag, position, end = read_tag(data, position)
                 if tag == 0 and version >= 10:
@@ -533,7 +551,7 @@ class ProduceResponse(Message):
                     responses.append(response)
                 (throttle_time,) = _I.unpack_from(data, position)
                 position += 4
-                tag_count, position = read_uvarint(data, position)
+                tag_count, position = read_tag_count(data, position)
                 for _ in range(tag_count):
                     tag, position, end = read_tag(data, position)
                     if tag == 0 and version >= 10:

@@ -19,7 +19,7 @@ from ottla.wire.primitives import (
     read_compact_nullable_string,
     read_compact_string,
     read_tag,
-    read_uvarint,
+    read_tag_count,
     skip_tags,
     write_compact_count,
     write_compact_nullable_string,
@@ -209,7 +209,7 @@ class UpdateRaftVoterResponse(Message):
             current_leader: CurrentLeader | None = None
             throttle_time, error_code = _IH.unpack_from(data, position)
             position += 6
-            tag_count, position = read_uvarint(data, position)
+            tag_count, position = read_tag_count(data, position)
             for _ in range(tag_count):
                 tag, position, end = read_tag(data, position)
                 if tag == 0:

@@ -19,7 +19,7 @@ from ottla.wire.primitives import (
     read_compact_nullable_string,
     read_compact_string,
     read_tag,
-    read_uvarint,
+    read_tag_count,
     skip_tags,
     write_compact_count,
     write_compact_nullable_string,
@@ -366,7 +366,7 @@ class VoteResponse(Message):
             for _ in range(count):
                 topic, position = ResponseTopicData.read(data, position, version)
                 topics.append(topic)
-            tag_count, position = read_uvarint(data, position)
+            tag_count, position = read_tag_count(data, position)
             for _ in range(tag_count):
                 tag, position, end = read_tag(data, position)
                 if tag == 0 and version >= 1:
