@@ -1,0 +1,68 @@
+"""The SASL mechanisms of a listener, made from its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ottla.auth.jaas import JaasEntry, parse_jaas
+from ottla.auth.plain import PlainMechanism
+from ottla.auth.sasl import SaslMechanism
+from ottla.auth.sasl_client import OAUTHBEARER
+from ottla.auth.scram import HASHES
+from ottla.auth.scram_server import ScramMechanism, ScramUsers
+from ottla.config.definition import ConfigError
+from ottla.config.listener_settings import ListenerSettings
+
+JAAS: Final = "sasl.jaas.config"
+
+
+def build_mechanisms(
+    settings: ListenerSettings,
+    users: ScramUsers,
+    *,
+    secret: bytes,
+    oauthbearer: Callable[[ListenerSettings, int], SaslMechanism] | None = None,
+) -> Mapping[str, SaslMechanism]:
+    """By name, in the order of `sasl.enabled.mechanisms`; ConfigError for what can't be served."""
+    enabled = settings.get("sasl.enabled.mechanisms")
+    assert isinstance(enabled, tuple)
+    mechanisms: dict[str, SaslMechanism] = {}
+    for name in enabled:
+        max_reauth_ms = settings.get("connections.max.reauth.ms", name)
+        assert isinstance(max_reauth_ms, int)
+        if name == PlainMechanism.name:
+            options = jaas_entry(settings, name).options
+            mechanisms[name] = PlainMechanism.of_options(options, max_reauth_ms=max_reauth_ms)
+        elif name in HASHES:
+            mechanisms[name] = ScramMechanism(
+                name, users, secret=secret, max_reauth_ms=max_reauth_ms
+            )
+        elif name == OAUTHBEARER and oauthbearer is not None:
+            mechanisms[name] = oauthbearer(settings, max_reauth_ms)
+        else:
+            raise _not_served(settings, name)
+    return mechanisms
+
+
+def jaas_entry(settings: ListenerSettings, mechanism: str) -> JaasEntry:
+    """The mechanism's login module on this listener: users for PLAIN, our own name elsewhere."""
+    text = settings.get(JAAS, mechanism)
+    full = f"listener.name.{settings.listener.lower()}.{mechanism.lower()}.{JAAS}"
+    if text is None:
+        raise ConfigError([(full, None, f"SASL {mechanism} needs a login module")])
+    try:
+        entry = parse_jaas(str(text))
+    except ValueError as error:
+        raise ConfigError([(full, None, str(error))]) from error
+    if entry.module != mechanism.split("-")[0]:
+        reason = f"the login module is for {entry.module}, not for {mechanism}"
+        raise ConfigError([(full, None, reason)])
+    return entry
+
+
+def _not_served(settings: ListenerSettings, name: str) -> ConfigError:
+    served = ", ".join((PlainMechanism.name, *HASHES, OAUTHBEARER))
+    reason = f"{name} is not served, only {served} are"
+    property_name = f"listener.name.{settings.listener.lower()}.sasl.enabled.mechanisms"
+    return ConfigError([(property_name, name, reason)])

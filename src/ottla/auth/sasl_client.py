@@ -1,0 +1,93 @@
+"""The client's side of SASL: who we are, and what we say to a broker.
+
+No I/O: `SaslLogin.exchange` gives the tokens to send and takes the broker's answers. Clients
+(client/lines.py) and brokers that speak to each other (net/line.py) drive the same exchange.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from ottla.auth.sasl import refused
+from ottla.auth.scram import HASHES, ScramClient
+
+PLAIN: Final = "PLAIN"
+OAUTHBEARER: Final = "OAUTHBEARER"
+CLIENT_MECHANISMS: Final = (PLAIN, *HASHES, OAUTHBEARER)
+_SEPARATOR: Final = "\x01"
+_KILL: Final = b"\x01"  # RFC 7628: a client's answer to an error, after which the server fails
+
+
+@dataclass(frozen=True, slots=True)
+class BearerToken:
+    """A bearer token, who it stands for, and when (time.time) it ends."""
+
+    value: str = field(repr=False)
+    principal: str
+    expires_at: float
+    fetched_at: float
+
+
+class BearerSource(Protocol):
+    """Where bearer tokens come from."""
+
+    def token(self) -> BearerToken:
+        """The one that is good now. It may wait for an endpoint: not on an event loop."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SaslLogin:
+    """A user's proof by one mechanism. `is_token`: the user is a delegation token's id (KIP-48).
+    With OAUTHBEARER the proof comes from `source`, and `user` is only for people who read errors.
+    """
+
+    mechanism: str
+    user: str = ""
+    password: str = field(default="", repr=False)
+    is_token: bool = False
+    source: BearerSource | None = None
+    extensions: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def principal(self) -> str:
+        """Who this is, for people who read errors."""
+        return f"delegation token {self.user}" if self.is_token else f"User:{self.user}"
+
+    def exchange(self, bearer: BearerToken | None = None) -> Generator[bytes, bytes, None]:
+        """Our tokens; it is sent the broker's answers. `bearer` is from `source`, if there is one.
+
+        KafkaError if the broker does not want us, or is not who it should be.
+        """
+        if self.mechanism == PLAIN:
+            yield f"\0{self.user}\0{self.password}".encode()
+        elif self.mechanism == OAUTHBEARER:
+            assert bearer is not None
+            yield from _bear(bearer, dict(self.extensions))
+        else:
+            scram = ScramClient(self.mechanism, self.user, self.password, token=self.is_token)
+            challenge = yield scram.first()
+            last = yield scram.final(challenge)
+            scram.verify(last)
+
+
+def status_of(answer: bytes | str) -> str:
+    """What a broker says of a token it does not take: {"status":"invalid_token"}."""
+    try:
+        found = json.loads(answer)
+        return str(found.get("status", "invalid_token"))
+    except (ValueError, AttributeError):
+        return "invalid_token"
+
+
+def _bear(bearer: BearerToken, extensions: Mapping[str, str]) -> Generator[bytes, bytes, None]:
+    """RFC 7628: `n,,^Aauth=Bearer <token>^A<extensions>^A`."""
+    pairs = {"auth": f"Bearer {bearer.value}", **extensions}
+    said = _SEPARATOR.join(f"{name}={value}" for name, value in pairs.items())
+    answer = yield f"n,,{_SEPARATOR}{said}{_SEPARATOR}{_SEPARATOR}".encode()
+    if answer:  # the error comes before the failure
+        yield _KILL
+        raise refused(status_of(answer))

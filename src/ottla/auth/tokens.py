@@ -1,0 +1,42 @@
+"""Delegation tokens (KIP-48): a credential that a user asks for and hands on, with an end.
+
+A token is a user of SCRAM whose name is the token's id and whose password is an HMAC of that id
+with `delegation.token.secret.key`, which all brokers know: nobody keeps a password.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from dataclasses import dataclass
+
+from ottla.auth.principal import Principal
+
+
+@dataclass(slots=True, frozen=True)
+class DelegationToken:
+    """What the cluster keeps of a token."""
+
+    id: str
+    owner: Principal
+    requester: Principal
+    renewers: tuple[Principal, ...]
+    issued_ms: int
+    expires_ms: int
+    max_ms: int  # it can't be renewed beyond this
+
+    def managed_by(self, principal: Principal) -> bool:
+        """Whether this principal may renew or expire it."""
+        return principal in (self.owner, self.requester) or principal in self.renewers
+
+    def owned_by(self, principals: list[Principal]) -> bool:
+        return self.owner in principals
+
+
+def token_hmac(secret: str, token_id: str) -> bytes:
+    return hmac.digest(secret.encode(), token_id.encode(), "sha512")
+
+
+def token_password(secret: str, token_id: str) -> str:
+    """What a client takes as its SCRAM password."""
+    return base64.b64encode(token_hmac(secret, token_id)).decode()
