@@ -33,6 +33,7 @@ class Toy:
         self.seen: list[Request] = []
         self.waiting: list[asyncio.Future[Any]] = []
         self.sessions: list[tuple[str, str]] = []
+        self.rejections: list[str] = []
         self.wait = False
         self.admission = (0, 0)
         self.throttle_ms = 0
@@ -54,6 +55,12 @@ class Toy:
         self.mute, self.hold = mute, hold
         self.sessions.append((listener, host))
         return self.sessions[-1]
+
+    def gate(self, session: Any, certificate: bytes | None) -> Any:
+        return None
+
+    def rejected(self, listener: str, reason: str) -> None:
+        self.rejections.append(reason)
 
     def disconnected(self, session: Any) -> None:
         self.sessions.remove(session)

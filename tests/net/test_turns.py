@@ -218,6 +218,29 @@ def test_idle_connections_live_for_ever_if_that_is_wanted() -> None:
     serve(test, idle_s_max=-0.001)
 
 
+def test_a_request_has_to_arrive_in_time() -> None:
+    """One that drips is never idle; another client of the same pace, with whole requests, stays."""
+
+    async def test(toy: Toy, server: Server, connect: Connect) -> None:
+        server.request_s_max = 0.2
+        slow, other = await connect(), await connect()
+        slow.writer.write(struct.pack(">i", 1000))
+        began = server.loop.time()
+        closing = asyncio.ensure_future(slow.closed())
+        number = 0
+        while not closing.done():
+            number += 1
+            other.heartbeat(number)
+            assert (await other.receive()).throttle_time == number
+            slow.writer.write(b"\0")
+            server._close_slow()
+            await asyncio.sleep(0.02)
+        assert server.loop.time() - began >= 0.2
+        assert server.connection_count == 1
+
+    serve(test)
+
+
 def test_a_slow_reader_is_not_idle() -> None:
     """It takes its answer bit by bit, and never pauses for as long as the limit."""
 

@@ -38,3 +38,23 @@ ACCEPT_PAUSE_S: Final = 0.1
 
 # How often to look for clients that are idle, or that hung up while nothing was read from them.
 SWEEP_INTERVAL_S: Final = 5.0
+
+# TLS handshakes under way at once; the oldest makes room for one more. A handshake under way costs
+# some 100 KB of OpenSSL's.
+HANDSHAKES_MAX: Final = 1000
+
+# How long a TLS handshake may take, from the connection on.
+HANDSHAKE_S_MAX: Final = 10.0
+
+# Handshakes that may take a step before the others have their turn: a signature takes up to 1 ms.
+HANDSHAKES_PER_TURN: Final = 8
+
+# How long a request may take to arrive whole: a sender that drips is never idle, and keeps the
+# memory of what has come. The largest one, of 100 MiB, has to come at 170 KB/s.
+REQUEST_S_MAX: Final = 600.0
+
+# How long a client may take to authenticate by SASL.
+AUTHENTICATION_S_MAX: Final = 60.0
+
+# What is encrypted in one go.
+TLS_CHUNK_BYTES: Final = 128 * 1024

@@ -9,6 +9,7 @@ Everything that decides whether this connection reads on lives here:
 - a client over its quota is not read from until its throttle time is over (KIP-219);
 - after TURN_REQUESTS_MAX requests the other connections have their turn;
 - a client that hangs up while it waits takes its request with it;
+- until it has authenticated only its gate serves it, and it is closed if that fails;
 - a protocol error ends it.
 """
 
@@ -27,9 +28,12 @@ from ottla.net.flow import (
     TURN_REQUESTS_MAX,
     TURN_ROUNDS_MAX,
 )
-from ottla.net.outbound import Outbox
+from ottla.net.gate import Gate
+from ottla.net.outbound import Outbox, TlsOutbox
 from ottla.net.parked import Parked
+from ottla.net.tls_stream import TlsStream
 from ottla.wire.connection import Connection, ProtocolError, Request
+from ottla.wire.primitives import Part
 
 if TYPE_CHECKING:
     from ottla.net.server import Server
@@ -59,6 +63,15 @@ class Application(Protocol):
         hold: Callable[[bool], None],
     ) -> Any: ...
 
+    def gate(self, session: Any, certificate: bytes | None) -> Gate | None:
+        """What the client has to pass first; None if it is who it is. `certificate` is that of a
+        TLS client, as DER. KafkaError if it is nobody that we know."""
+        ...
+
+    def rejected(self, listener: str, reason: str) -> None:
+        """A TLS handshake has failed."""
+        ...
+
     def dispatch(self, session: Any, request: Request) -> Any: ...
 
     def disconnected(self, session: Any) -> None: ...
@@ -69,9 +82,13 @@ class Channel:
 
     __slots__ = (
         "_app",
+        "_arriving",
+        "_arriving_since",
         "_awaited",
         "_behind",
         "_draining",
+        "_expiring",
+        "_gate",
         "_held",
         "_loop",
         "_mute_timer",
@@ -79,24 +96,32 @@ class Channel:
         "_ordered",
         "_overlapping",
         "_reading",
+        "_reading_on",
         "_server",
         "_session",
         "_socket",
+        "_stream",
         "_wire",
         "_writing",
         "active_at",
         "closed",
+        "opened_at",
         "outbox",
         "peer",
     )
 
     def __init__(
-        self, server: Server, sock: socket.socket, peer: tuple[str, int], listener: str
+        self,
+        server: Server,
+        sock: socket.socket | TlsStream,
+        peer: tuple[str, int],
+        listener: str,
     ) -> None:
         self._server = server
         self._loop = server.loop
         self._app: Application = server.app
-        self._socket = sock
+        self._socket: Any = sock
+        self._stream = sock if isinstance(sock, TlsStream) else None
         self._wire = Connection(
             self._app.served, frame_bytes_max=server.frame_bytes_max, scratch=server.scratch
         )
@@ -108,14 +133,31 @@ class Channel:
         self._draining = False
         self._ordered = False  # a Produce is still to append, before whatever comes next
         self._overlapping = 0  # Produce requests that wait for replicas
+        self._arriving = -1  # the request of which a part had come at the last sweep
+        self._arriving_since = 0.0
         self._reading = True
+        self._reading_on = False  # to look for more that OpenSSL holds
         self._writing = False
-        self.outbox = Outbox(sock)
+        self.outbox = (
+            Outbox(sock) if self._stream is None else TlsOutbox(self._stream, server.tls_scratch)
+        )
         self.peer = peer
-        self.active_at = self._loop.time()
+        self.active_at = self.opened_at = self._loop.time()
         self.closed = False
         self._session = self._app.connected(listener, peer[0], peer[1], self.mute, self.hold)
+        self._gate: Gate | None = self._find_gate()
+        self._expiring: Gate | None = None  # a gate that has been passed for some time only
+        if self._gate is not None:
+            self._wire.restrict(self._gate.served, self._gate.frame_bytes_max)
         self._loop.add_reader(sock.fileno(), self._readable)
+
+    def _find_gate(self) -> Gate | None:
+        certificate = None if self._stream is None else self._stream.certificate()
+        try:
+            return self._app.gate(self._session, certificate)
+        except BaseException:
+            self._app.disconnected(self._session)
+            raise
 
     @property
     def busy(self) -> bool:
@@ -128,12 +170,25 @@ class Channel:
         return self._held or self._overlapping > 0
 
     @property
+    def authenticating(self) -> bool:
+        return self._gate is not None
+
+    @property
     def unheard(self) -> bool:
         """The client waits for us, and nothing is read, so that nobody would hear it hang up."""
         return self._held and not self._reading
 
+    def is_slow(self, limit_s: float) -> bool:
+        """Asked now and then: whether one request has been arriving for longer than this."""
+        now = self._loop.time()
+        arriving = self._wire.arriving
+        if self.waiting or arriving != self._arriving:
+            self._arriving, self._arriving_since = arriving, now
+        return arriving >= 0 and now - self._arriving_since > limit_s
+
     def fileno(self) -> int:
-        return self._socket.fileno()
+        fd: int = self._socket.fileno()
+        return fd
 
     def drain(self) -> None:
         """Take no further request; what is under way is answered."""
@@ -191,8 +246,12 @@ class Channel:
             if isinstance(self._awaited, Parked):
                 self._awaited.hurry()
             return
+        wire = self._wire
         try:
-            count = self._socket.recv_into(self._wire.get_buffer(RECEIVE_BYTES))
+            if self._stream is not None and wire.has_more:
+                count = self._stream.recv_all_into(wire.get_buffer(RECEIVE_BYTES))
+            else:
+                count = self._socket.recv_into(wire.get_buffer(RECEIVE_BYTES))
         except (BlockingIOError, InterruptedError):
             return
         except (OSError, MemoryError) as error:
@@ -202,11 +261,29 @@ class Channel:
             self.close()
             return
         self.active_at = self._loop.time()
-        self._wire.received(count)
+        wire.received(count)
         self._serve()
+        if self._stream is not None:
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """Of what OpenSSL holds the kernel does not tell: look for it in the next turn."""
+        stream = self._stream
+        if stream is None or self.closed or not self._reading or self._reading_on:
+            return
+        if stream.pending():
+            self._reading_on = True
+            self._loop.call_soon(self._read_more)
+
+    def _read_more(self) -> None:
+        self._reading_on = False
+        if not self.closed and self._reading:
+            self._readable()
 
     def _is_gone(self) -> bool:
         """Whether the client has closed its end, found out without taking what it sent."""
+        if self._stream is not None:
+            return self._stream.is_gone()
         try:
             return not self._socket.recv(1, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
@@ -233,6 +310,8 @@ class Channel:
         if not (self.closed or self._reading or self._behind or self._full()):
             self._reading = True
             self._loop.add_reader(self._socket.fileno(), self._readable)
+            if self._stream is not None:
+                self._read_on()
 
     def _serve(self) -> None:
         """Answer the requests that have arrived, for as long as the client takes the replies."""
@@ -246,7 +325,10 @@ class Channel:
                     break
         except ProtocolError as error:
             log.warning("closing the connection of %s:%d: %s", *self.peer, error)
-            self.close()
+            if self._gate is None:
+                self.close()
+            else:
+                self._refuse(self._gate, [])
             return
         except Exception:
             log.exception("closing the connection of %s:%d: the broker failed", *self.peer)
@@ -257,7 +339,10 @@ class Channel:
 
     def _answer_some(self) -> bool:
         """True when it stopped for the size of the replies only: there may be more to answer."""
+        if self._gate is not None and not self._pass(self._gate):
+            return False
         wire, dispatch, session = self._wire, self._app.dispatch, self._session
+        expiring = self._expiring
         count = 0
         while not self._full():
             if count == TURN_REQUESTS_MAX:
@@ -267,6 +352,8 @@ class Channel:
             if request is None:
                 return False
             count += 1
+            if expiring is not None and self._is_over(expiring, request):
+                return not self.closed
             answer = dispatch(session, request)
             if isinstance(answer, (asyncio.Future, CoroutineType)):
                 self._await(request, answer)
@@ -284,6 +371,62 @@ class Channel:
         self._behind = False
         if not self.closed:
             self._resume()
+
+    # authentication
+
+    def _pass(self, gate: Gate) -> bool:
+        """Let the gate serve the client; True when it has passed."""
+        wire = self._wire
+        while not self._full():
+            request = wire.next_token() if gate.raw else wire.next_request()
+            if request is None:
+                return False
+            if self._is_through(gate, request):
+                return True
+        return False
+
+    def _is_through(self, gate: Gate, request: Request) -> bool:
+        bare = gate.raw  # as the request came: its answer may change what comes next
+        answer = gate.serve(request)
+        wire = self._wire
+        parts = wire.reply_token(request, answer) if bare else wire.reply(request, answer)
+        if gate.failed:
+            self._refuse(gate, parts)
+            return False
+        self.outbox.push(parts)
+        if not gate.passed:
+            return False
+        self._gate = None
+        self._expiring = gate if gate.expires else None
+        wire.restrict(self._app.served, self._server.frame_bytes_max)
+        return True
+
+    def _is_over(self, gate: Gate, request: Request) -> bool:
+        """Whether the session ends with this request: by its time, or to be begun once more."""
+        if gate.begins_again(request):
+            self._gate = gate
+            self.opened_at = self._loop.time()
+            self._wire.restrict(gate.served, gate.frame_bytes_max)
+            self._is_through(gate, request)
+            return True
+        if gate.has_expired():
+            log.info("closing the connection of %s:%d: its session has expired", *self.peer)
+            self.close()
+            return True
+        return False
+
+    def _refuse(self, gate: Gate, parts: list[Part]) -> None:
+        """Answer and close, but late (connection.failed.authentication.delay.ms): who guesses
+        passwords shall have to wait. Nothing but a timer waits here."""
+        self._draining = self._held = True
+        gate.reject()
+        self._loop.call_later(gate.delay_ms / 1000, self._refuse_now, parts)
+
+    def _refuse_now(self, parts: list[Part]) -> None:
+        if not self.closed:
+            self.outbox.push(parts)
+            self._flush()
+            self.close()
 
     # answers that wait
 
@@ -315,6 +458,10 @@ class Channel:
             return
         error = future.exception()
         if self.closed:
+            return
+        if isinstance(error, ProtocolError):
+            log.warning("closing the connection of %s:%d: %s", *self.peer, error)
+            self.close()
             return
         if error is not None:
             log.error("closing the connection of %s:%d", *self.peer, exc_info=error)

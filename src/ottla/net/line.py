@@ -3,6 +3,9 @@
 Followers fetch over it, and brokers ask each other over it. A response is received into a buffer
 of its own size, of which its records are slices: megabytes are not copied about. The far side
 answers in the order of the requests, so what must not wait for another goes over another line.
+
+A line authenticates before it is used, and once more before the session ends (KIP-368): meanwhile
+requests wait, for a broker takes nothing else then.
 """
 
 from __future__ import annotations
@@ -10,11 +13,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import ssl
 from collections import deque
 from typing import Final, Self, TypeVar
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.net.outbound import Outbox
+from ottla.net.line_security import LineSecurity
+from ottla.net.outbound import Outbox, TlsOutbox
+from ottla.net.sasl_dialogue import sasl_dialogue
+from ottla.net.tls_stream import TlsStream, connect_tls
 from ottla.wire.apis import APIS, ApiKey
 from ottla.wire.connection import ProtocolError
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -24,30 +31,39 @@ from ottla.wire.primitives import Message
 RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024  # larger is not an answer, but not Kafka at all
 SCRATCH_BYTES: Final = 16 * 1024
 TURN_BYTES_MAX: Final = 4 * 1024 * 1024  # what a line may receive before the others have their turn
+REAUTHENTICATE_AFTER: Final = 0.85  # of a session: Kafka's clients begin again at 85 to 95 %
+REAUTHENTICATION_S_MAX: Final = 10.0
 
 R = TypeVar("R", bound=Message)
 
 
 class Unreachable(KafkaError):
-    """No line. `refused`: the host answered, and nobody listens there; the process is gone."""
+    """No line. `refused`: the host answered, and nobody listens there; the process is gone.
+    `untrusted`: somebody does, and the TLS handshake failed."""
 
-    def __init__(self, message: str, *, refused: bool) -> None:
+    def __init__(self, message: str, *, refused: bool, untrusted: bool = False) -> None:
         super().__init__(ErrorCode.BROKER_NOT_AVAILABLE, message)
         self.refused = refused
+        self.untrusted = untrusted
 
 
 class Line:
     """One connection to one broker. `closed` is set when it is over, whoever ended it."""
 
-    def __init__(self, sock: socket.socket, address: str, client_id: str) -> None:
+    def __init__(self, sock: socket.socket | TlsStream, address: str, client_id: str) -> None:
         self.address = address
         self.closed = asyncio.Event()
         self.versions: dict[int, tuple[int, int]] = {}  # what the far side serves
         self._loop = asyncio.get_running_loop()
         self._socket = sock
+        self._stream = sock if isinstance(sock, TlsStream) else None
         self._client_id = client_id
         self._peer = Peer(response_bytes_max=RESPONSE_BYTES_MAX)
-        self._outbox = Outbox(sock)
+        self._outbox = Outbox(sock) if self._stream is None else TlsOutbox(self._stream)
+        self._security: LineSecurity | None = None
+        self._authenticating = False
+        self._waiting: list[tuple[Message, int, int, asyncio.Future[Message]]] = []
+        self._reauthentication: asyncio.TimerHandle | asyncio.Task[None] | None = None
         self._writing = False
         self._why = ""
         self._answers: deque[asyncio.Future[Message]] = deque()  # in the order of the requests
@@ -58,22 +74,41 @@ class Line:
         self._loop.add_reader(sock.fileno(), self._readable)
 
     @classmethod
-    async def open(cls, host: str, port: int, *, client_id: str, timeout_s: float) -> Self:
-        """Connect, and ask which versions the broker speaks. Unreachable if there is none."""
+    async def open(
+        cls,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        timeout_s: float,
+        security: LineSecurity | None = None,
+    ) -> Self:
+        """Connect, authenticate, and ask which versions the broker speaks.
+
+        Unreachable if there is none; KafkaError(SASL_AUTHENTICATION_FAILED) if it does not want us.
+        """
         address = f"{host}:{port}"
         try:
             async with asyncio.timeout(timeout_s):
-                line = cls(await _connect(host, port), address, client_id)
+                sock: socket.socket | TlsStream
+                sock = plain = await _connect(host, port)
+                if security is not None and security.tls is not None:
+                    sock = await connect_tls(plain, security.tls.client_context, host)
+                line = cls(sock, address, client_id)
                 try:
                     await line._ask_versions()
+                    if security is not None and security.login is not None:
+                        await line._authenticate(security)
                 except BaseException:
                     line.close()
                     raise
         except TimeoutError:
             raise Unreachable(f"{address} did not answer", refused=False) from None
         except OSError as error:
-            refused = error.errno == errno.ECONNREFUSED
-            raise Unreachable(f"cannot reach {address}: {error}", refused=refused) from None
+            untrusted = isinstance(error, ssl.SSLError)
+            refused = not untrusted and error.errno == errno.ECONNREFUSED
+            message = f"cannot reach {address}: {error}"
+            raise Unreachable(message, refused=refused, untrusted=untrusted) from None
         return line
 
     async def call(
@@ -107,12 +142,20 @@ class Line:
         if self.closed.is_set():
             raise self._lost()
         chosen = self._version(api_key) if version is None else version
-        self._outbox.push(self._peer.request(request, api_key, chosen, self._client_id))
         answer: asyncio.Future[Message] = self._loop.create_future()
+        if self._authenticating:
+            self._waiting.append((request, api_key, chosen, answer))
+        else:
+            self._push(request, api_key, chosen, answer)
+        return answer
+
+    def _push(
+        self, request: Message, api_key: int, version: int, answer: asyncio.Future[Message]
+    ) -> None:
+        self._outbox.push(self._peer.request(request, api_key, version, self._client_id))
         self._answers.append(answer)
         if not self._writing:
             self._writable()
-        return answer
 
     def close(self) -> None:
         """Hang up; whoever waits for an answer is told that none comes."""
@@ -135,6 +178,52 @@ class Line:
         self.versions = {
             each.api_key: (each.min_version, each.max_version) for each in body.api_keys
         }
+
+    # Authentication
+
+    async def _authenticate(self, security: LineSecurity) -> None:
+        """KafkaError if the broker refuses us, or is not who it should be."""
+        assert security.login is not None
+        self._security = security
+        dialogue = sasl_dialogue(security.login, await security.bearer(), self.address)
+        api_key, request = next(dialogue)
+        lifetime_ms = 0
+        try:
+            while True:
+                answer = await self._ask(request, api_key, self._version(api_key))
+                api_key, request = dialogue.send(answer)
+        except StopIteration as done:
+            lifetime_ms = done.value
+        except KafkaError as error:
+            if error.code is not ErrorCode.SASL_AUTHENTICATION_FAILED:
+                raise
+            raise KafkaError(error.code, f"{self.address}: {error.message}") from None
+        if lifetime_ms:
+            wait_s = lifetime_ms / 1000 * REAUTHENTICATE_AFTER
+            self._reauthentication = self._loop.call_later(wait_s, self._begin_again)
+
+    async def _ask(self, request: Message, api_key: int, version: int) -> Message:
+        answer: asyncio.Future[Message] = self._loop.create_future()
+        self._push(request, api_key, version, answer)
+        return await answer
+
+    def _begin_again(self) -> None:
+        if not self.closed.is_set():
+            self._authenticating = True
+            self._reauthentication = self._loop.create_task(self._reauthenticate())
+
+    async def _reauthenticate(self) -> None:
+        assert self._security is not None
+        try:
+            async with asyncio.timeout(REAUTHENTICATION_S_MAX):
+                await self._authenticate(self._security)
+        except (KafkaError, TimeoutError) as error:
+            self._end(f"re-authentication failed: {error}")
+            return
+        self._authenticating = False
+        waiting, self._waiting = self._waiting, []
+        for entry in waiting:
+            self._push(*entry)
 
     # The socket
 
@@ -164,10 +253,16 @@ class Line:
                 self._received(count)
                 if count < wanted:
                     return  # the socket is empty: no need to ask it
+            if self._stream is not None and not self.closed.is_set() and self._stream.pending():
+                self._loop.call_soon(self._read_on)  # the kernel does not tell of it
         except (BlockingIOError, InterruptedError):
             return
         except (OSError, ProtocolError) as error:
             self._end(str(error))
+
+    def _read_on(self) -> None:
+        if not self.closed.is_set():
+            self._readable()
 
     def _received(self, count: int) -> None:
         if self._rest is None:
@@ -216,10 +311,13 @@ class Line:
             self._loop.remove_writer(fd)
         self._socket.close()
         self._why = why
-        for answer in self._answers:
+        if isinstance(self._reauthentication, asyncio.TimerHandle):
+            self._reauthentication.cancel()
+        for answer in (*self._answers, *(entry[3] for entry in self._waiting)):
             if not answer.done():
                 answer.set_exception(self._lost())
         self._answers.clear()
+        self._waiting.clear()
 
     def _lost(self) -> KafkaError:
         return KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{self.address}: {self._why}")

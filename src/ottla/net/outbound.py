@@ -6,9 +6,10 @@ import os
 import socket
 from collections import deque
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
-from ottla.net.flow import GATHER_PARTS_MAX, TURN_BYTES_MAX
+from ottla.net.flow import GATHER_PARTS_MAX, TLS_CHUNK_BYTES, TURN_BYTES_MAX
+from ottla.net.tls_stream import TlsStream
 from ottla.slices import FileSlice
 
 Part = bytes | bytearray | memoryview | FileSlice
@@ -23,8 +24,8 @@ class Outbox:
 
     __slots__ = ("_fd", "_parts", "_socket", "size")
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._socket = sock
+    def __init__(self, sock: socket.socket | TlsStream) -> None:
+        self._socket: Any = sock
         self._fd = sock.fileno()
         self._parts: deque[Part] = deque()
         self.size = 0
@@ -66,7 +67,7 @@ class Outbox:
             run.append(part)
             if len(run) == GATHER_PARTS_MAX:
                 break
-        sent = self._socket.sendmsg(run, (), flags)
+        sent: int = self._socket.sendmsg(run, (), flags)
         self._consume(sent)
         return sent
 
@@ -103,3 +104,90 @@ class Outbox:
             parts.popleft()
         while parts and not len(parts[0]):
             parts.popleft()
+
+
+class TlsOutbox(Outbox):
+    """Parts for one TLS connection. They are gathered into chunks, for each call makes records.
+
+    Slices are read into the chunk, unless the kernel encrypts (kTLS): then sendfile takes them.
+    """
+
+    __slots__ = ("_chunk", "_in_kernel", "_scratch")
+
+    def __init__(self, stream: TlsStream, scratch: memoryview | None = None) -> None:
+        super().__init__(stream)
+        self._in_kernel = stream.in_kernel()
+        self._scratch = memoryview(bytearray(TLS_CHUNK_BYTES)) if scratch is None else scratch
+        self._chunk: memoryview | None = None  # what OpenSSL has begun to send
+
+    def flush(self) -> bool:
+        turn = TURN_BYTES_MAX
+        try:
+            while self.size:
+                if turn <= 0:
+                    return False
+                if (
+                    self._in_kernel
+                    and self._chunk is None
+                    and isinstance(self._parts[0], FileSlice)
+                ):
+                    turn -= self._send_slice(self._parts[0])
+                else:
+                    turn -= self._send_chunk()
+        except (BlockingIOError, InterruptedError):
+            return False
+        return True
+
+    def _send_chunk(self) -> int:
+        chunk = self._gather() if self._chunk is None else self._chunk
+        try:
+            sent: int = self._socket.send(chunk)
+        except BlockingIOError:
+            if self._chunk is None:  # OpenSSL wants the same bytes again, and others the scratch
+                self._chunk = memoryview(bytes(chunk))
+            raise
+        self.size -= sent
+        rest = chunk[sent:]
+        if not len(rest):
+            self._chunk = None
+        else:
+            self._chunk = rest if self._chunk is not None else memoryview(bytes(rest))
+        return sent
+
+    def _gather(self) -> memoryview:
+        """The head of the queue, as much as fits into one chunk."""
+        parts, scratch = self._parts, self._scratch
+        filled = 0
+        while parts and filled < len(scratch):
+            head = parts[0]
+            room = scratch[filled:]
+            if isinstance(head, FileSlice):
+                if self._in_kernel:
+                    break
+                count = _read_slice(head, room)
+                rest: Part = FileSlice(head.file, head.position + count, head.size - count)
+            else:
+                count = min(len(head), len(room))
+                view = memoryview(head)
+                room[:count] = view[:count]
+                rest = view[count:]
+            filled += count
+            if len(rest):
+                parts[0] = rest
+            else:
+                parts.popleft()
+        return scratch[:filled]
+
+
+def _read_slice(head: FileSlice, room: memoryview) -> int:
+    count = min(head.size, len(room))
+    source = head.file.fileno()
+    if source < 0:
+        data = head.file.pread(count, head.position)
+        room[: len(data)] = data
+        read = len(data)
+    else:
+        read = os.preadv(source, [room[:count]], head.position)
+    if read == 0:
+        raise ConnectionAbortedError(SHORTER)
+    return read

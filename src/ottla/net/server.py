@@ -11,19 +11,24 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from ottla.errors import KafkaError
 from ottla.net.flow import (
     ACCEPT_PAUSE_S,
     ACCEPTS_PER_TURN,
+    AUTHENTICATION_S_MAX,
+    REQUEST_S_MAX,
     SCRATCH_BYTES,
     SWEEP_INTERVAL_S,
     THROTTLED_SOCKETS_MAX,
+    TLS_CHUNK_BYTES,
 )
+from ottla.net.handshakes import HUNG_UP, Handshakes
 from ottla.net.inbound import Application, Channel
+from ottla.net.listener_tls import ListenerTls
+from ottla.net.tls_stream import HANGUP, TlsStream
 
 # A machine without IPv6 refuses an address of it in one of these ways.
 NO_SUCH_FAMILY: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT)
-# The client has closed its end; elsewhere than on Linux only that the connection is broken.
-HANGUP: Final = getattr(select, "POLLRDHUP", 0)
 MAPPED: Final = "::ffff:"  # an IPv4 client of an IPv6 socket
 
 log = logging.getLogger("ottla.net")
@@ -48,17 +53,21 @@ class Server:
         self.app = app
         self.frame_bytes_max = frame_bytes_max
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))  # every connection receives into it
+        self.tls_scratch = memoryview(bytearray(TLS_CHUNK_BYTES))  # and is sent to by way of this
         self.loop = asyncio.get_running_loop()
         self.connections_max = connections_max  # these three may be changed at any time
         self.connections_per_ip_max = connections_per_ip_max
         self.connections_per_ip_overrides = connections_per_ip_overrides or {}
         self._idle_s_max = idle_s_max
+        self.request_s_max = REQUEST_S_MAX
         self._backlog = backlog
         self._buffers = (
             (socket.SO_SNDBUF, send_buffer_bytes),
             (socket.SO_RCVBUF, receive_buffer_bytes),
         )
         self._listeners: dict[socket.socket, str] = {}
+        self._tls: dict[str, ListenerTls] = {}  # of the listeners that have it
+        self._handshakes = Handshakes(self.loop)
         self._channels: set[Channel] = set()
         self._per_ip: Counter[str] = Counter()
         self._throttled: dict[socket.socket, asyncio.TimerHandle] = {}  # to be closed, later
@@ -70,9 +79,9 @@ class Server:
 
     @property
     def connection_count(self) -> int:
-        return len(self._channels)
+        return len(self._channels) + len(self._handshakes)
 
-    def listen(self, listener: str, host: str, port: int) -> int:
+    def listen(self, listener: str, host: str, port: int, *, tls: ListenerTls | None = None) -> int:
         """Bind; returns the port (of use when `port` is 0). Clients queue until `accept`."""
         for family, address in _addresses(host, port):
             try:
@@ -82,6 +91,8 @@ class Server:
                 if host or family != socket.AF_INET6 or error.errno not in NO_SUCH_FAMILY:
                     raise
         self._listeners[sock] = listener
+        if tls is not None:
+            self._tls[listener] = tls
         return int(sock.getsockname()[1])
 
     def _bind(self, family: int, address: tuple[str, int]) -> socket.socket:
@@ -105,7 +116,9 @@ class Server:
 
     def forget(self, channel: Channel) -> None:
         self._channels.discard(channel)
-        host = channel.peer[0]
+        self._uncount(channel.peer[0])
+
+    def _uncount(self, host: str) -> None:
         self._per_ip[host] -= 1
         if self._per_ip[host] <= 0:
             del self._per_ip[host]
@@ -116,6 +129,7 @@ class Server:
             self.loop.remove_reader(sock.fileno())
             sock.close()
         self._listeners.clear()
+        self._handshakes.close()
         for sock, timer in self._throttled.items():
             timer.cancel()
             sock.close()
@@ -156,7 +170,7 @@ class Server:
                 continue
             try:
                 self._take(sock, (host, int(address[1])), listener)
-            except OSError as error:  # the client is gone again
+            except (OSError, KafkaError) as error:  # the client is gone again
                 log.info("a connection from %s ended at once: %s", host, error)
                 sock.close()
             if pause_ms:
@@ -193,7 +207,7 @@ class Server:
 
     def _take(self, sock: socket.socket, peer: tuple[str, int], listener: str) -> None:
         host = peer[0]
-        if len(self._channels) >= self.connections_max:
+        if self.connection_count >= self.connections_max:
             self._refuse(sock, host, f"max.connections ({self.connections_max})")
             return
         per_ip_max = self.connections_per_ip_overrides.get(host, self.connections_per_ip_max)
@@ -203,8 +217,45 @@ class Server:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self._channels.add(Channel(self, sock, peer, listener))
+        tls = self._tls.get(listener)
         self._per_ip[host] += 1
+        if tls is None:
+            self._open(sock, peer, listener)
+            return
+
+        def finished(stream: TlsStream | None, reason: str) -> None:
+            self._shaken(stream, reason, peer, listener)
+
+        try:
+            self._handshakes.begin(sock, tls.context, finished)
+        except BaseException:
+            self._uncount(host)
+            raise
+
+    def _open(self, sock: socket.socket | TlsStream, peer: tuple[str, int], listener: str) -> None:
+        try:
+            self._channels.add(Channel(self, sock, peer, listener))
+        except BaseException:
+            self._uncount(peer[0])
+            raise
+
+    def _shaken(
+        self, stream: TlsStream | None, reason: str, peer: tuple[str, int], listener: str
+    ) -> None:
+        """A TLS handshake has ended; `reason` is why it failed, if it did."""
+        if stream is None:
+            self._uncount(peer[0])
+            if reason == HUNG_UP:  # it only looked whether somebody is there
+                return
+            self.app.rejected(listener, reason)
+            self._complain(f"Failed authentication with {peer[0]} (SSL handshake failed: {reason})")
+            return
+        try:
+            self._open(stream, peer, listener)
+        except (OSError, KafkaError) as error:
+            self._complain(f"Failed authentication with {peer[0]} ({error})")
+            self.app.rejected(listener, str(error))
+            stream.close()
 
     def _refuse(self, sock: socket.socket, host: str, limit: str) -> None:
         sock.close()
@@ -219,6 +270,8 @@ class Server:
     def _sweep(self) -> None:
         if self._idle_s_max >= 0:
             self._close_idle()
+        self._close_slow()
+        self._close_unauthenticated()
         self._close_hung_up()
         self._sweep_timer = self.loop.call_later(self._sweep_interval_s, self._sweep)
 
@@ -226,6 +279,17 @@ class Server:
         limit = self.loop.time() - self._idle_s_max
         for channel in [c for c in self._channels if c.active_at < limit and not c.waiting]:
             log.info("closing the connection of %s:%d: idle", *channel.peer)
+            channel.close()
+
+    def _close_slow(self) -> None:
+        for channel in [c for c in self._channels if c.is_slow(self.request_s_max)]:
+            log.info("closing the connection of %s:%d: its request does not end", *channel.peer)
+            channel.close()
+
+    def _close_unauthenticated(self) -> None:
+        limit = self.loop.time() - AUTHENTICATION_S_MAX
+        for channel in [c for c in self._channels if c.authenticating and c.opened_at < limit]:
+            log.info("closing the connection of %s:%d: it did not authenticate", *channel.peer)
             channel.close()
 
     def _close_hung_up(self) -> None:

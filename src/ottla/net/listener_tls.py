@@ -1,0 +1,123 @@
+"""One listener's certificates while the broker runs: they are exchanged, connections live on.
+
+A new certificate counts for new connections (KIP-226). It comes by a change of the configuration or
+of the files; either way it is tried first, and what was there stays if it does not pass:
+
+- a keystore or truststore can't appear or vanish on a listener that exists;
+- the subject stays the same, and no alternative name is lost, unless the configuration allows it
+  (KIP-978): a copy of another service's certificate is a common accident;
+- between brokers the old and the new one must get on with each other, for brokers exchange theirs
+  one after the other.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+
+from ottla.config import ConfigError, TlsSettings
+from ottla.net.tls import TlsIdentity, try_handshake
+
+Stamp = tuple[tuple[int, int, int] | None, ...]
+"""What tells one version of the files from another: time, size and number of each."""
+
+log = logging.getLogger("ottla.net")
+
+
+class ListenerTls:
+    """`context` is for the next connection that is accepted, `client_context` for our own."""
+
+    def __init__(self, settings: TlsSettings, *, inter_broker: bool = False) -> None:
+        """ConfigError says why these settings can't serve."""
+        self._inter_broker = inter_broker
+        self._stamp = _stamp(settings)
+        self._take(TlsIdentity(settings))
+
+    @property
+    def settings(self) -> TlsSettings:
+        return self._identity.settings
+
+    def check(self, settings: TlsSettings) -> TlsIdentity:
+        """What these settings lead to; ConfigError if it can't replace what is there."""
+        found = TlsIdentity(settings)
+        self._check_stores(found)
+        self._check_names(found)
+        server, client = found.server_context(), found.client_context(check_hostname=False)
+        if self._inter_broker:
+            old = self._identity
+            try:
+                try_handshake(server, old.client_context(check_hostname=False), "broker")
+                try_handshake(old.server_context(), client, "broker")
+            except ssl.SSLError as error:
+                reason = f"the old and the new certificate do not trust each other: {error}"
+                raise _refused(settings, "keystore", reason) from None
+        return found
+
+    def reconfigure(self, settings: TlsSettings) -> None:
+        """Serve new connections by these settings, also where only a file's contents changed."""
+        stamp = _stamp(settings)
+        if settings == self.settings and stamp == self._stamp:
+            return
+        self._take(self.check(settings))
+        self._stamp = stamp
+        log.info("Listener %s uses new TLS certificates or settings", settings.listener)
+
+    def refresh(self) -> None:
+        """Look at the files: whoever renews certificates replaces them in place."""
+        stamp = _stamp(self.settings)
+        if stamp == self._stamp:
+            return
+        try:
+            self.reconfigure(self.settings)
+        except (ConfigError, OSError, ValueError) as error:
+            self._stamp = stamp  # said once; the next change is the next try
+            log.error(
+                "Listener %s keeps its certificates, the changed files can't be used: %s",
+                self.settings.listener,
+                error,
+            )
+
+    def _take(self, identity: TlsIdentity) -> None:
+        server, client = identity.server_context(), identity.client_context()
+        self._identity, self.context, self.client_context = identity, server, client
+
+    def _check_stores(self, found: TlsIdentity) -> None:
+        old = self._identity
+        for kind, before, after in (
+            ("keystore", old.key_pair, found.key_pair),
+            ("truststore", old.trusted, found.trusted),
+        ):
+            if (before is None) != (after is None):
+                verb = "added to" if before is None else "removed from"
+                reason = f"a {kind} can't be {verb} a listener while the broker runs"
+                raise _refused(found.settings, kind, reason)
+
+    def _check_names(self, found: TlsIdentity) -> None:
+        old, new = self._identity.certificate, found.certificate
+        assert old is not None
+        assert new is not None
+        if old.subject != new.subject and not found.settings.allow_dn_changes:
+            reason = f"the subject would change from {old.subject} to {new.subject}"
+            raise _refused(found.settings, "keystore", f"{reason} (ssl.allow.dn.changes)")
+        lost = old.alternative_names - new.alternative_names
+        if lost and not found.settings.allow_san_changes:
+            reason = f"{len(lost)} subject alternative names would be lost"
+            raise _refused(found.settings, "keystore", f"{reason} (ssl.allow.san.changes)")
+
+
+def _stamp(settings: TlsSettings) -> Stamp:
+    found: list[tuple[int, int, int] | None] = []
+    for store in (settings.keystore, settings.truststore):
+        try:
+            status = os.stat(store.location) if store.location else None
+        except OSError:
+            status = None
+        found.append(status and (status.st_mtime_ns, status.st_size, status.st_ino))
+    return tuple(found)
+
+
+def _refused(settings: TlsSettings, kind: str, reason: str) -> ConfigError:
+    store = settings.keystore if kind == "keystore" else settings.truststore
+    name = f"listener.name.{settings.listener.lower()}.ssl.{kind}.location"
+    return ConfigError([(name, store.location, reason)])
