@@ -101,7 +101,7 @@ class PendingMachine(RuleBasedStateMachine):
     def txn_commit(self, producer: int, group: str, partitions: set[int], offset: int) -> None:
         parts = [TxnOffsetCommitRequestPartition(each, offset) for each in partitions]
         request = TxnOffsetCommitRequest(
-            "id", group, producer, 0, topics=[TxnOffsetCommitRequestTopic("t", parts)]
+            "id", group, producer, 0, topics=[TxnOffsetCommitRequestTopic("t", partitions=parts)]
         )
         request.generation_id = -1
         outcome = self.shard.txn_offset_commit(request, version=5, token=1, now_ms=NOW_MS)

@@ -219,7 +219,7 @@ def test_records_that_are_not_ours_are_passed_over(caplog: pytest.LogCaptureFixt
     shard.load(
         [
             Record(key=None, value=b"no key"),
-            Record(key=b"\0\x11\0\1g", value=b"a group of another kind"),
+            Record(key=b"\0\x63\0\1g", value=b"a group of another kind"),
             Record(key=b"\0\3\0\1k", value=b"a consumer group that cannot be read"),
             Record(key=b"\0\1\0", value=b"torn"),
             Record(key=key, value=write_offset_value(CommittedOffset(1))),

@@ -5,22 +5,23 @@ from __future__ import annotations
 import pytest
 
 from ottla.coordinator.transactions.ending import check_end
-from ottla.coordinator.transactions.transaction import EPOCH_MAX, State, Transaction
+from ottla.coordinator.transactions.transaction import EPOCH_MAX, PREPARED, State, Transaction
 from ottla.errors import ErrorCode
 
 PRODUCER_ID, EPOCH = 7, 5
+CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
 WORDS = {
     "goes": None,
     "NONE": ErrorCode.NONE,
     "ITS": ErrorCode.INVALID_TXN_STATE,
     "FENCED": ErrorCode.PRODUCER_FENCED,
-    "CONCURRENT": ErrorCode.CONCURRENT_TRANSACTIONS,
+    "CONCURRENT": CONCURRENT,
 }
 # commit, abort: EndTxn up to v4
 VERSION_1 = {
     State.ONGOING: "goes goes",
-    State.PREPARE_COMMIT: "CONCURRENT ITS",
-    State.PREPARE_ABORT: "ITS CONCURRENT",
+    State.PREPARE_COMMIT: "CONCURRENT CONCURRENT",
+    State.PREPARE_ABORT: "CONCURRENT CONCURRENT",
     State.COMPLETE_COMMIT: "NONE ITS",
     State.COMPLETE_ABORT: "ITS NONE",
     State.EMPTY: "ITS ITS",
@@ -28,8 +29,8 @@ VERSION_1 = {
 # commit with the epoch before, with that of now; abort likewise: EndTxn v5
 VERSION_2 = {
     State.ONGOING: "FENCED goes FENCED goes",
-    State.PREPARE_COMMIT: "CONCURRENT FENCED ITS FENCED",
-    State.PREPARE_ABORT: "ITS FENCED CONCURRENT FENCED",
+    State.PREPARE_COMMIT: "CONCURRENT CONCURRENT CONCURRENT CONCURRENT",
+    State.PREPARE_ABORT: "CONCURRENT CONCURRENT CONCURRENT CONCURRENT",
     State.COMPLETE_COMMIT: "NONE ITS ITS goes",
     State.COMPLETE_ABORT: "ITS ITS NONE goes",
     State.EMPTY: "FENCED ITS FENCED goes",
@@ -65,14 +66,28 @@ def test_version_2(state: State) -> None:
         assert ended(transaction(state), commit, 2, epoch=epoch) == WORDS[word]
     for epoch in (EPOCH - 2, EPOCH + 1):
         for commit in (True, False):
-            assert ended(transaction(state), commit, 2, epoch=epoch) is ErrorCode.PRODUCER_FENCED
+            code = ended(transaction(state), commit, 2, epoch=epoch)
+            assert code is (CONCURRENT if state in PREPARED else ErrorCode.PRODUCER_FENCED)
 
 
 @pytest.mark.parametrize("state", VERSION_2)
 @pytest.mark.parametrize("version", [0, 2])
 def test_another_producer_ends_nothing(state: State, version: int) -> None:
     code = ended(transaction(state), True, version, producer_id=8)
-    assert code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if version == 2 and state in PREPARED:
+        assert code is CONCURRENT
+    else:
+        assert code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+@pytest.mark.parametrize("state", sorted(PREPARED, key=str))
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_producer_with_its_next_id_waits_until_that_is_in_force(
+    state: State, commit: bool
+) -> None:
+    """The answer to EndTxn has given it the id, and the markers are not all written."""
+    rotating = transaction(state, epoch=EPOCH_MAX, next_producer_id=8, client_version=2)
+    assert ended(rotating, commit, 2, producer_id=8, epoch=0) is CONCURRENT
 
 
 def test_a_producer_that_has_not_heard_of_its_new_id_asks_again() -> None:

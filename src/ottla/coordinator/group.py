@@ -20,6 +20,7 @@ from ottla.coordinator.keys import GroupMetadata, write_group_key, write_group_v
 from ottla.coordinator.kinds import Commit, Kind
 from ottla.coordinator.member import Member, Protocols
 from ottla.coordinator.outcome import RecordBytes, Token
+from ottla.coordinator.streams.config import StreamsConfig
 from ottla.errors import ErrorCode
 from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from ottla.wire.primitives import MalformedError
@@ -61,6 +62,7 @@ class GroupConfig:
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     offsets_retention_check_interval_ms: int = 600_000
     consumer: ConsumerConfig = field(default_factory=ConsumerConfig)
+    streams: StreamsConfig = field(default_factory=StreamsConfig)
 
 
 class Group:

@@ -1,13 +1,15 @@
 """The kinds of groups that a shard can hold, and what it asks of every one of them.
 
 A group id names one group, whatever its kind: classic (its members agree among themselves),
-consumer (KIP-848: the coordinator assigns) or share (KIP-932: members share partitions). Offsets,
-deletion, listing and expiry are the shard's; what differs by kind is asked of the group.
+consumer (KIP-848: the coordinator assigns), share (KIP-932: members share partitions) or streams
+(KIP-1071: the coordinator assigns the tasks of a Kafka Streams application). Offsets, deletion,
+listing and expiry are the shard's; what differs by kind is asked of the group.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -15,11 +17,12 @@ if TYPE_CHECKING:
     from ottla.coordinator.outcome import RecordBytes, Turn
     from ottla.errors import ErrorCode
 
-Kind: TypeAlias = Literal["classic", "consumer", "share"]
+Kind: TypeAlias = Literal["classic", "consumer", "share", "streams"]
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 SHARE: Final = "share"
+STREAMS: Final = "streams"
 
 
 class TopicView(NamedTuple):
@@ -40,6 +43,17 @@ class Topics:
 
 
 NO_TOPICS: Final = Topics()
+
+
+def metadata_hash(names: Iterable[str], topics: Topics) -> int:
+    """Of what is known about these topics; another partition makes it another number."""
+    known = sorted((name, topics.by_name[name]) for name in names if name in topics.by_name)
+    if not known:
+        return 0
+    digest = blake2b(digest_size=8)
+    for name, view in known:
+        digest.update(name.encode() + b"\0" + view.id + view.partition_count.to_bytes(4, "big"))
+    return int.from_bytes(digest.digest(), "big", signed=True)
 
 
 class Commit(NamedTuple):

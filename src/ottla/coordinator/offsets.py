@@ -153,12 +153,12 @@ class Offsets:
                 index = partition.partition_index
                 code = self._check_metadata(partition.committed_metadata, turn)
                 if code is ErrorCode.NONE:
-                    # Kafka writes no topic id here, as the request has none in any version.
-                    value = _committed(partition, turn.now_ms, -1, ZERO_UUID)
+                    value = _committed(partition, turn.now_ms, -1, topic.topic_id)
                     place = (request.group_id, topic.name, index)
                     self.write_pending(request.producer_id, place, value, turn)
                 answers.append(TxnOffsetCommitResponsePartition(index, code))
-            response.topics.append(TxnOffsetCommitResponseTopic(topic.name, answers))
+            found = TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, answers)
+            response.topics.append(found)
         return response
 
     def _check_metadata(self, metadata: str | None, turn: Turn) -> ErrorCode:

@@ -3,13 +3,14 @@
 A coordinator changes its state at once and says in an Outcome what the broker has to do. The
 order is fixed: append `records` to the partition, as one batch; when they are committed, send
 `replies`. If nothing could be appended, `GroupShard.failed` takes the change back, and gives the
-replies that say so. See docs/decisions/0004-coordinator-outcomes.md.
+replies that say so. `work` may be done elsewhere, whenever that is.
+See docs/decisions/0004-coordinator-outcomes.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import ErrorCode
 from ottla.wire.primitives import Message
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 # Whatever the broker wants back with the answer to a request; anything but None.
 Token = object
 Reply = tuple[Token, Message]
+# What takes long and touches no state, and who wants its result; None if it has failed.
+Work = tuple[Callable[[], Any], Callable[[Any], None]]
 RecordBytes = tuple[bytes, bytes | None]  # key, and value or None for a tombstone
 
 
@@ -31,7 +34,7 @@ class Outcome:
     With a `producer`, its id and epoch, they belong to that producer's transaction.
     """
 
-    __slots__ = ("partition", "producer", "records", "replies", "undo")
+    __slots__ = ("partition", "producer", "records", "replies", "undo", "work")
 
     def __init__(self, partition: int = -1) -> None:
         self.partition = partition
@@ -39,6 +42,7 @@ class Outcome:
         self.records: list[RecordBytes] = []
         self.replies: list[Reply] = []
         self.undo: list[Undo] = []
+        self.work: list[Work] = []
 
     def __repr__(self) -> str:
         return f"Outcome(records={self.records!r}, replies={self.replies!r})"

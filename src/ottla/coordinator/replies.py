@@ -32,6 +32,9 @@ from ottla.wire.messages.offset_fetch import (
 from ottla.wire.messages.share_group_describe import DescribedGroup as DescribedShareGroup
 from ottla.wire.messages.share_group_describe import ShareGroupDescribeResponse
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
+from ottla.wire.messages.streams_group_describe import DescribedGroup as DescribedStreamsGroup
+from ottla.wire.messages.streams_group_describe import StreamsGroupDescribeResponse
+from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
 from ottla.wire.messages.sync_group import SyncGroupResponse
 from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
@@ -89,6 +92,7 @@ def txn_commit_error(
         topics=[
             TxnOffsetCommitResponseTopic(
                 topic.name,
+                topic.topic_id,
                 [
                     TxnOffsetCommitResponsePartition(partition.partition_index, code)
                     for partition in topic.partitions
@@ -143,6 +147,8 @@ def refused(message: Message, code: ErrorCode) -> Message:
             return message
         case ShareGroupHeartbeatResponse():
             return ShareGroupHeartbeatResponse(error_code=code)
+        case StreamsGroupHeartbeatResponse():
+            return StreamsGroupHeartbeatResponse(error_code=code)
         case AlterShareGroupOffsetsResponse():
             return AlterShareGroupOffsetsResponse(error_code=code)
         case DeleteShareGroupOffsetsResponse():
@@ -184,4 +190,10 @@ def _refused_read(message: Message, code: ErrorCode) -> Message:
                 for group in message.groups
             ]
             return ShareGroupDescribeResponse(groups=shares)
+        case StreamsGroupDescribeResponse():
+            streams = [
+                DescribedStreamsGroup(error_code=code, group_id=group.group_id)
+                for group in message.groups
+            ]
+            return StreamsGroupDescribeResponse(groups=streams)
     raise AssertionError(f"{type(message).__name__} never waits for records")

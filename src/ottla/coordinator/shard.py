@@ -54,6 +54,8 @@ from ottla.coordinator.rebalance import (
 )
 from ottla.coordinator.replies import commit_error, join_error, refused, txn_commit_error
 from ottla.coordinator.share.requests import forget_shared_topic, restore_share_group
+from ottla.coordinator.streams.coordination import restore_streams_group
+from ottla.coordinator.streams.group import StreamsGroup
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.record import Record
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -72,6 +74,8 @@ _log = logging.getLogger("ottla.coordinator")
 _RETENTION: Final[Key] = ("retention", "", "")
 _EXPIRED_COUNT_MAX: Final = 1_000  # offsets forgotten in one outcome; the rest follow in the next
 _GROUP_ID_NOT_FOUND_FROM: Final = 9  # the version of OffsetCommit that may say so
+# TxnOffsetCommit may say GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH from here on (KIP-1319).
+_TXN_MEMBER_ERRORS_FROM: Final = 6
 _PROTOCOL_FROM: Final = 5  # the version of SyncGroup that names the protocol
 _COMMIT_PROLONGS: Final = (State.STABLE, State.PREPARING_REBALANCE)
 
@@ -136,6 +140,8 @@ class GroupShard:
 
     def _restore(self, key: bytes, value: bytes, stored: Stored, now_ms: int) -> None:
         if restore_share_group(self.groups, key, value):
+            return
+        if restore_streams_group(self.groups, key, value):
             return
         match read_key(key):
             case OffsetKey(group_id, topic, partition):
@@ -264,7 +270,7 @@ class GroupShard:
                 return turn.outcome
         classic = self._classic(request.group_id)
         if classic is None:
-            if group is not None:  # an empty consumer group gives way
+            if group is not None:  # an empty consumer or streams group gives way
                 self._delete_group(group, turn)
             classic = self._create_group(request.group_id, turn)
             turn.record(*classic.new_record())
@@ -282,9 +288,10 @@ class GroupShard:
         texts += [name for name, _ in joining.protocols]
         if not all(map(is_recordable, texts)):
             return ErrorCode.INVALID_REQUEST
-        if isinstance(group, ConsumerGroup):
-            if group.is_empty:
-                group = None
+        if isinstance(group, ConsumerGroup | StreamsGroup) and group.is_empty:
+            group = None
+        elif isinstance(group, ConsumerGroup):
+            pass  # it takes classic members
         elif group is not None and not isinstance(group, Group):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if group is None:
@@ -405,10 +412,12 @@ class GroupShard:
         code = ErrorCode.NONE
         if group is not None:
             code = group.check_commit(txn_commit_of(request, version, self.topics))
-            if code is ErrorCode.STALE_MEMBER_EPOCH:  # which no version of this API knows
+            if code is ErrorCode.STALE_MEMBER_EPOCH and version < _TXN_MEMBER_ERRORS_FROM:
                 code = ErrorCode.ILLEGAL_GENERATION
         elif request.generation_id < 0:
             self._create_group(request.group_id, turn)
+        elif version >= _TXN_MEMBER_ERRORS_FROM:
+            code = ErrorCode.GROUP_ID_NOT_FOUND
         else:
             code = ErrorCode.ILLEGAL_GENERATION
         if code is ErrorCode.NONE:

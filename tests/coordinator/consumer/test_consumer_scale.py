@@ -8,9 +8,11 @@ import time
 import pytest
 
 from ottla.coordinator.consumer import subscription
+from ottla.coordinator.consumer.config import ConsumerConfig
 from ottla.coordinator.consumer.group import ConsumerGroup
 from ottla.coordinator.group import GroupConfig
 from ottla.coordinator.kinds import Topics, TopicView
+from ottla.coordinator.outcome import Work
 from ottla.coordinator.shard import GroupShard
 from ottla.records.record import Record
 from ottla.wire.messages.consumer_group_heartbeat import (
@@ -41,6 +43,12 @@ class Members:
         self.epochs: dict[str, int] = {}
         self.owned: dict[str, list[int]] = {}
         self.log: list[tuple[bytes, bytes | None]] = []
+        self.work: list[Work] = []
+        self.names = ["t"]
+
+    def join(self, member_id: str, names: list[str]) -> None:
+        self.names = names
+        self.beat(member_id)
 
     def beat(self, member_id: str) -> None:
         joins = member_id not in self.epochs
@@ -50,13 +58,14 @@ class Members:
             member_id,
             self.epochs.get(member_id, 0),
             rebalance_timeout=60_000 if joins else -1,
-            subscribed_topic_names=["t"] if joins else None,
+            subscribed_topic_names=self.names if joins else None,
             topic_partitions=[TopicPartitions(TOPIC, owned)] if owned else [],
         )
         outcome = self.shard.consumer_group_heartbeat(
             request, version=1, client_id="c", client_host="/::1", token=0, now_ms=self.now_ms
         )
         self.log += outcome.records
+        self.work += outcome.work
         response = outcome.replies[0][1]
         assert isinstance(response, ConsumerGroupHeartbeatResponse)
         assert response.error_code == 0, response
@@ -106,6 +115,63 @@ def test_a_thousand_consumers_converge(monkeypatch: pytest.MonkeyPatch) -> None:
     members.beat("late")
     assert members.converge() <= 4
     assert len(computed) == 3  # once for the one who came, not once for each heartbeat
+
+
+def test_a_large_assignment_is_work_for_somebody_else() -> None:
+    """A thousand members with a thousand subscriptions took 1.4 s at one heartbeat."""
+    members = Members(1)
+    members.shard.config = GroupConfig(consumer=ConsumerConfig(assigns_elsewhere=True))
+    views = {f"t{number}": TopicView(number.to_bytes(16), 1) for number in range(400)}
+    members.shard.topics = Topics(views)
+    names = list(views)
+    for number in range(200):  # each leaves out another one, which is the dearest
+        members.join(f"m{number}", names[:number] + names[number + 1 :])
+    assert members.work == []  # the target of the first member holds for the assignment interval
+    members.now_ms += 5_000
+    began = time.thread_time()
+    members.beat("m0")
+    held_s = time.thread_time() - began
+    (work,) = members.work
+    for number in range(200):
+        members.beat(f"m{number}")
+    assert len(members.work) == 1, "it is under way"
+    group = members.shard.groups["g"]
+    assert isinstance(group, ConsumerGroup)
+    assert group.target_epoch < group.epoch
+    compute, done = work
+    began = time.thread_time()
+    result = compute()
+    assert held_s < (time.thread_time() - began) / 2
+    done(result)
+    members.beat("m1")
+    assert group.target_epoch == group.epoch
+    assert {len(target) for target in group.targets.values()} == {2}
+
+
+def test_an_assignment_that_is_late_or_fails_is_computed_again() -> None:
+    members = Members(1)
+    members.shard.config = GroupConfig(consumer=ConsumerConfig(assigns_elsewhere=True))
+    names = ["t", *(f"no-{number}" for number in range(subscription.ASSIGNED_AT_ONCE_MAX))]
+    members.join("m0", names)
+    assert members.work == []  # the first target is there at once
+    members.now_ms += 5_000
+    members.join("m1", names)
+    (first,) = members.work
+    members.join("m2", names)  # the epoch goes up
+    assert len(members.work) == 1, "one at a time"
+    first[1](first[0]())
+    members.now_ms += 5_000
+    members.beat("m0")
+    group = members.shard.groups["g"]
+    assert isinstance(group, ConsumerGroup)
+    assert group.target_epoch < group.epoch
+    assert len(members.work) == 2
+    members.work[1][1](None)  # it has failed
+    members.beat("m0")
+    assert len(members.work) == 3
+    members.work[2][1](members.work[2][0]())
+    members.beat("m0")
+    assert (group.target_epoch, len(members.work)) == (group.epoch, 3)
 
 
 def count_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:

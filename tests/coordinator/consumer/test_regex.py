@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 
@@ -13,6 +14,8 @@ from ottla.coordinator.consumer.regex import Pattern
 from ottla.errors import ErrorCode, KafkaError
 
 NAMES = ["", "a", "b", "ab", "aab", "abc", "a.b", "A-b", "aaaa", "orders", "orders.eu", "x_9", "0"]
+
+PLACES = [r"orders/\d", r"orders\s2", r".*ä", r"[^/]+", r"\S+", r".*", r"a\nb", r"(?i)ORDERS.*"]
 
 ATOMS = st.sampled_from(
     [*"ab.x0^$", "[ab]", "[^ab]", "[a-z]", r"\.", r"\d", r"\w", r"\W", "[-a]", r"[\w.]", r"\A"]
@@ -107,6 +110,28 @@ def test_all_names_together_have_a_limit() -> None:
     with pytest.raises(KafkaError, match="it takes too long to match"):
         list(map(compiled.matches, names))
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    "pattern", ["|".join(f".*{n:03}.{{0,40}}" for n in range(200)), "(.?){1000}", "(.*x){900}.?"]
+)
+def test_no_expression_takes_long_over_many_names(pattern: str) -> None:
+    """As long as it may hold a broker's loop, and some more for a slow machine."""
+    names = [f"{n * 7919 % 10_007:05}-" * 20 for n in range(2000)]
+    began = time.thread_time()
+    with contextlib.suppress(KafkaError):
+        compiled = Pattern(pattern)
+        list(map(compiled.matches, names))
+    assert time.thread_time() - began < 0.3
+
+
+def test_an_alphabet_may_have_other_characters() -> None:
+    ids = ["orders/1", "orders 2", "bestellungen-ä", "a\nb"]
+    alphabet = frozenset("".join(ids))
+    found = {text: [Pattern(text, alphabet).matches(each) for each in ids] for text in PLACES}
+    assert found == {
+        text: [re.fullmatch(text, each) is not None for each in ids] for text in PLACES
+    }
 
 
 def test_what_is_sound_stays_within_the_limit() -> None:

@@ -63,10 +63,12 @@ class Groups:
         works: bool = True,
         max_size: int = 200,
         rack_id: str | None = None,
+        session_ms: int = SESSION_MS,
     ) -> ShareGroupHeartbeatResponse:
         request = ShareGroupHeartbeatRequest("g", member_id, epoch, rack_id, topics)
         _, missing = missing_states(self.coordinator, request)
-        beat = Beat(request, "client", "/host", ShareGroupConfig(max_size=max_size), missing)
+        config = ShareGroupConfig(session_timeout_ms=session_ms, max_size=max_size)
+        beat = Beat(request, "client", "/host", config, missing)
         outcome = heartbeat(self.coordinator, beat, token="t", now_ms=self.now_ms)
         replies = outcome.replies
         if not works:
@@ -214,6 +216,23 @@ def test_a_restart_finds_everything_as_it_was() -> None:
     assert groups.beat("one", epoch).error_code == ErrorCode.NONE
     groups.pass_time(SESSION_MS)
     assert share_group(groups.coordinator, "g").is_empty
+
+
+def test_a_member_that_a_restart_has_lost_goes_in_the_time_of_its_group() -> None:
+    groups = Groups(a=4)
+    assert groups.beat("gone", 0, ["a"], session_ms=3_000).error_code == 0
+    groups.load()
+    assert groups.beat("here", 0, ["a"], session_ms=3_000).error_code == 0
+    assert set(group_of(groups).members) == {"gone", "here"}
+    groups.now_ms += 2_000
+    groups.beat("here", group_of(groups).members["here"].epoch, session_ms=3_000)
+    groups.now_ms += 1_000
+    groups.coordinator.expire(groups.now_ms)
+    assert set(group_of(groups).members) == {"here"}
+
+
+def group_of(groups: Groups) -> ShareGroup:
+    return share_group(groups.coordinator, "g")
 
 
 def test_a_deleted_group_is_gone_after_a_restart_too() -> None:

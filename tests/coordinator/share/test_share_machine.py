@@ -1,7 +1,8 @@
 """Share-partitions under everything that can happen at once, members, time, and restarts.
 
-Whatever comes, a record is never with two members, one that was accepted never comes back, and in
-the end each was accepted, or given out as often as the limit says.
+Whatever comes, a record is never with two members nor before its time, one that was accepted never
+comes back, and in the end each was accepted, or given out as often as the limit says. Where the
+group has a dead letter queue, each that was rejected or given up is there.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from ottla.coordinator.share.partition import (
     Acknowledged,
     Change,
+    DeadRecords,
     Limits,
     SharePartition,
     Span,
@@ -31,9 +33,18 @@ MEMBERS = st.sampled_from(["a", "b", "c"])
 class ShareMachine(RuleBasedStateMachine):
     """A log, the group's share-partition, and the topic which keeps its state."""
 
-    @initialize(delivery_max=st.integers(2, 6), in_flight_max=st.integers(5, 40))
-    def begin(self, delivery_max: int, in_flight_max: int) -> None:
-        self.limits = Limits(LOCK_MS, delivery_max, in_flight_max)
+    @initialize(
+        delivery_max=st.integers(2, 6), in_flight_max=st.integers(5, 40),
+        dead_letters=st.booleans(), delayed_max=st.integers(1, 20),
+    )  # fmt: skip
+    def begin(
+        self, delivery_max: int, in_flight_max: int, dead_letters: bool, delayed_max: int
+    ) -> None:
+        self.limits = Limits(LOCK_MS, delivery_max, in_flight_max, dead_letters, delayed_max)
+        self.due_ms: dict[int, int] = {}  # when delayed records may be given out
+        self.dead: list[DeadRecords] = []  # on their way to the queue
+        self.letters: set[int] = set()  # in the queue
+        self.gone: set[int] = set()  # said to be no records at all
         self.now_ms = 0
         self.batches: list[Span] = []
         self.stored: list[tuple[bytes, bytes | None]] = []
@@ -55,10 +66,19 @@ class ShareMachine(RuleBasedStateMachine):
 
     # -- what happens
 
-    @rule(size=st.integers(1, 6), gap=st.integers(0, 2))
-    def produce(self, size: int, gap: int) -> None:
+    @rule(
+        size=st.integers(1, 6), gap=st.integers(0, 2),
+        delays=st.dictionaries(st.integers(0, 5), st.integers(0, 5 * LOCK_MS), max_size=4),
+    )  # fmt: skip
+    def produce(self, size: int, gap: int, delays: dict[int, int]) -> None:
         first = self.end + gap
         self.batches.append(Span(first, first + size - 1))
+        for index, ms in delays.items():
+            if index < size:
+                self.due_ms[first + index] = self.now_ms + ms
+
+    def delays(self, span: Span) -> list[tuple[int, int]]:
+        return [each for each in self.due_ms.items() if span.first <= each[0] <= span.last]
 
     @rule(
         member=MEMBERS, most=st.integers(1, 12), size=st.integers(1, 8), strict=st.booleans(),
@@ -71,13 +91,19 @@ class ShareMachine(RuleBasedStateMachine):
         spans = [span for span in self.batches if span.last >= offset][:batches]
         wanted = Wanted(most, size, strict)
         acquired = self.partition.acquire(
-            member, spans, fetch_offset=offset, wanted=wanted, now_ms=self.now_ms
+            member,
+            spans,
+            fetch_offset=offset,
+            wanted=wanted,
+            now_ms=self.now_ms,
+            delays=self.delays,
         )
         given = [each for run in acquired for each in range(run.first, run.last + 1)]
         assert len(set(given)) == len(given)
         assert not strict or len(given) <= most
         for each in given:
             assert each not in self.accepted | self.rejected
+            assert self.due_ms.get(each, 0) <= self.now_ms, f"{each} comes too early"
             held = self.holders.get(each)
             assert held is None, f"{each} is with {held}"
             self.holders[each] = (member, self.now_ms + LOCK_MS)
@@ -114,6 +140,19 @@ class ShareMachine(RuleBasedStateMachine):
             self.accepted.update(mine)
         elif kind is not Acknowledgement.RELEASE:
             self.rejected.update(mine)
+            if kind is Acknowledgement.GAP:
+                self.gone.update(mine)
+
+    @rule(
+        member=MEMBERS, size=st.integers(1, 4), delays=st.dictionaries(
+            st.integers(0, 3), st.integers(0, 2 * LOCK_MS), max_size=2
+        ), kind=st.sampled_from(list(Acknowledgement)),
+    )  # fmt: skip
+    def work(self, member: str, size: int, delays: dict[int, int], kind: Acknowledgement) -> None:
+        """What members do most of the time."""
+        self.produce(size, 0, delays)
+        self.fetch(member, 12, 8, False, 4)
+        self.acknowledge(member, kind, 0, 8, True)
 
     @rule(member=MEMBERS, first=st.integers(0, 60), size=st.integers(0, 5))
     def acknowledge_what_is_not_ours(self, member: str, first: int, size: int) -> None:
@@ -149,6 +188,15 @@ class ShareMachine(RuleBasedStateMachine):
             for each in [each for each, (_, until) in self.holders.items() if until <= self.now_ms]:
                 del self.holders[each]
 
+    @rule(works=st.booleans())
+    def send_dead_letters(self, works: bool) -> None:
+        if self.dead:
+            letter = self.dead.pop()
+            assert letter.cause
+            self.letters |= _offsets([letter])
+            if not self._store(self.partition.archive(letter.first, letter.last), works):
+                self.dead.append(letter)
+
     @rule()
     def restart(self) -> None:
         self.states = ShareStates(updates_per_snapshot=3)
@@ -160,6 +208,7 @@ class ShareMachine(RuleBasedStateMachine):
         )
         assert self.partition.start_offset >= self.low_start
         self.holders.clear()
+        self.dead = self.partition.unfinished()
 
     def _store(self, change: Change, works: bool) -> bool:
         if not change.batches:
@@ -179,6 +228,8 @@ class ShareMachine(RuleBasedStateMachine):
         self.partition.commit(change)
         assert self.partition.start_offset == change.start_offset
         self.low_start = change.start_offset
+        self.dead += change.dead
+        assert self.limits.dead_letters or not self.dead
         return True
 
     # -- what always holds
@@ -190,11 +241,31 @@ class ShareMachine(RuleBasedStateMachine):
         for each in self.holders:
             assert self.partition.start_offset <= each < self.partition.end_offset
 
+    @invariant()
+    def what_is_counted_along_is_what_there_is(self) -> None:
+        if hasattr(self, "partition"):
+            runs = list(self.partition._runs)
+            final = sum(len(run) for run in runs if run.is_final)
+            assert self.partition._final_count == final
+            assert self.partition.delayed_count == sum(len(run) for run in runs if run.delayed)
+            available = [run.first for run in runs if run.is_available]
+            if available:
+                assert self.partition.fetch_offset() == available[0]
+
+    @invariant()
+    def dead_letters_are_exactly_what_is_being_archived(self) -> None:
+        if hasattr(self, "partition"):
+            assert _offsets(self.dead) == _offsets(self.partition.unfinished())
+
     def teardown(self) -> None:
         """In the end one member takes everything that is left; nothing was lost."""
         if not hasattr(self, "partition"):
             return
         self.restart()
+        self.now_ms = max(self.due_ms.values(), default=self.now_ms) + LOCK_MS
+        self.partition.expire(self.now_ms)
+        while self.dead:
+            self.send_dead_letters(True)
         for _ in range(10_000):
             self.fetch("z", 100, 100, False, 100)
             mine = sorted(self.holders)
@@ -210,6 +281,12 @@ class ShareMachine(RuleBasedStateMachine):
             for each in range(span.first, span.last + 1):
                 done = each in self.accepted or each in self.rejected
                 assert done or self.deliveries.get(each, 0) >= limit, f"{each} was lost"
+                buried = each in self.letters or each in self.accepted or each in self.gone
+                assert buried or not self.limits.dead_letters, f"{each} is no dead letter"
+
+
+def _offsets(dead: list[DeadRecords]) -> set[int]:
+    return {each for letter in dead for each in range(letter.first, letter.last + 1)}
 
 
 TestShareMachine = ShareMachine.TestCase

@@ -24,6 +24,7 @@ class ConsumerConfig:
     max_size: int = 2_147_483_647
     assignors: tuple[str, ...] = ("uniform", "range")
     migration_policy: str = "bidirectional"
+    assigns_elsewhere: bool = False  # whether somebody does the work of large assignments
     enabled: bool = True  # whether group.coordinator.rebalance.protocols names "consumer"
 
     def of_group(self, group_id: str) -> Timeouts:

@@ -44,6 +44,8 @@ class ConsumerGroup:
         "_assignors",
         "_names",
         "_regex_counts",
+        "assigned",
+        "assigning",
         "classic_count",
         "epoch",
         "group_id",
@@ -68,6 +70,8 @@ class ConsumerGroup:
         self.metadata_hash = 0
         self.target_epoch = 0
         self.target_timestamp_ms = 0
+        self.assigning = False  # a target is computed elsewhere
+        self.assigned: tuple[int, dict[str, Target]] | None = None  # of which epoch, and what
         self.members: dict[str, ConsumerMember] = {}
         self.static_members: dict[str, str] = {}  # group instance id -> member id
         self.targets: dict[str, Target] = {}

@@ -1,8 +1,9 @@
-"""Regular expressions of subscriptions, matched in time linear in the name (KIP-848).
+"""Regular expressions of clients, matched in time linear in the name: those of subscriptions
+(KIP-848), and of transactional ids (KIP-1152).
 
 Kafka takes RE2's syntax, which has no backreferences and no look-around, so that no expression of a
 client can hold a coordinator up. Python's `re` backtracks; hence this small machine, for the
-characters that topics' names are made of. Understood are literals, `.`, classes, groups, `|`, `*`,
+characters that the names are made of. Understood are literals, `.`, classes, groups, `|`, `*`,
 `+`, `?`, `{m,n}` (also lazy: what is matched is the same), `^`, `$`, `\\A`, `\\z`, `\\d`, `\\w`,
 `\\s` and their opposites, `\\Q...\\E`, `(?i)` and `(?:...)`. What RE2 has beyond that (`\\b`,
 `\\p`, named classes and groups) is refused with INVALID_REGULAR_EXPRESSION. An expression matches a
@@ -21,22 +22,17 @@ PATTERN_SIZE_MAX: Final = 4_096  # characters
 REPEAT_MAX: Final = 1_000  # RE2's own limit
 PROGRAM_SIZE_MAX: Final = 10_000  # steps
 DEPTH_MAX: Final = 100  # groups in groups
-STATES_CACHED_MAX: Final = 10_000
-WORK_MAX: Final = 1_000_000  # steps looked at for all names together, without those remembered
+WORK_MAX: Final = 200_000  # steps looked at for all names together; those remembered are free
+STEP_WORK: Final = 4  # of remembering one
 
 ALPHABET: Final = frozenset(string.ascii_letters + string.digits + "._-")
-_WORD: Final = frozenset(string.ascii_letters + string.digits + "_")
-_DIGIT: Final = frozenset(string.digits)
 _NONE: Final[frozenset[str]] = frozenset()
-_CLASSES: Final = {
-    "d": _DIGIT,
-    "D": ALPHABET - _DIGIT,
-    "w": _WORD & ALPHABET,
-    "W": ALPHABET - _WORD,
-    "s": _NONE,
-    "S": ALPHABET,
+_CLASSES: Final = {  # and their opposites, by the capital letter
+    "d": frozenset(string.digits),
+    "w": frozenset(string.ascii_letters + string.digits + "_"),
+    "s": frozenset(" \t\n\r\f"),
 }
-_CONTROLS: Final = "aftnrv"  # escapes of characters that no name has
+_CONTROLS: Final = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
 
 
 class _One(NamedTuple):
@@ -71,16 +67,18 @@ _EMPTY: Final = _Several(())
 class Pattern:
     """KafkaError INVALID_REGULAR_EXPRESSION if it is none."""
 
-    __slots__ = ("_program", "_steps", "_work", "text")
+    __slots__ = ("_program", "_start", "_states", "_work", "text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, alphabet: frozenset[str] = ALPHABET) -> None:
+        """`alphabet` has all characters that a name can have."""
         self.text = text
         self._work = 0
         try:
-            self._program = _Program(_Parser(text).parse())
+            self._program = _Program(_Parser(text, alphabet).parse())
         except _SyntaxError as error:
             raise self._invalid(str(error)) from error
-        self._steps: dict[tuple[frozenset[int], str], frozenset[int]] = {}
+        self._states: dict[frozenset[int], _State] = {}
+        self._start = _State(self._program.follow([0], at_start=True))
 
     def _invalid(self, why: str) -> KafkaError:
         return KafkaError(
@@ -90,23 +88,52 @@ class Pattern:
 
     def matches(self, name: str) -> bool:
         """KafkaError once all names together have taken more work than any sound one needs."""
-        program = self._program
-        here = program.follow([0], at_start=True, at_end=not name)
-        for place, character in enumerate(name, 1):
-            last = place == len(name)
-            step = here, character + "$" * last
-            there = self._steps.get(step)
+        if not name:
+            return self._program.end in self._program.follow([0], at_start=True, at_end=True)
+        here = self._start
+        for character in name[:-1]:
+            there = here.after.get(character)
             if there is None:
-                there = program.follow(program.after(here, character), at_end=last)
-                self._work += len(here) + len(there)
-                if self._work > WORK_MAX:
-                    raise self._invalid("it takes too long to match")
-                if len(self._steps) < STATES_CACHED_MAX:
-                    self._steps[step] = there
-            if not there:
+                there = self._after(here, character)
+            if not there.steps:
                 return False
             here = there
-        return program.end in here
+        ends = here.ends.get(name[-1])
+        return self._ends(here, name[-1]) if ends is None else ends
+
+    def _after(self, here: _State, character: str) -> _State:
+        steps = self._follow(here, character, at_end=False)
+        there = self._states.get(steps)
+        if there is None:
+            there = self._states[steps] = _State(steps)
+        here.after[character] = there
+        return there
+
+    def _ends(self, here: _State, character: str) -> bool:
+        here.ends[character] = ends = self._program.end in self._follow(
+            here, character, at_end=True
+        )
+        return ends
+
+    def _follow(self, here: _State, character: str, *, at_end: bool) -> frozenset[int]:
+        """What was not remembered. The work is the limit to what is."""
+        program = self._program
+        steps = program.follow(program.after(here.steps, character), at_end=at_end)
+        self._work += STEP_WORK + len(here.steps) + len(steps)
+        if self._work > WORK_MAX:
+            raise self._invalid("it takes too long to match")
+        return steps
+
+
+class _State:
+    """Where a name can be in the program, and where each character leads from there."""
+
+    __slots__ = ("after", "ends", "steps")
+
+    def __init__(self, steps: frozenset[int]) -> None:
+        self.steps = steps
+        self.after: dict[str, _State] = {}
+        self.ends: dict[str, bool] = {}  # whether a name that ends so matches
 
 
 class _SyntaxError(Exception):
@@ -205,10 +232,11 @@ class _Program:
 class _Parser:
     """Recursive descent, one method for each level of precedence."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, alphabet: frozenset[str]) -> None:
         if len(text) > PATTERN_SIZE_MAX:
             raise _SyntaxError(f"it has more than {PATTERN_SIZE_MAX} characters")
         self.text = text
+        self.alphabet = alphabet
         self.position = 0
         self.depth = 0
         self.any_case = False
@@ -284,7 +312,7 @@ class _Parser:
         character = self._take()
         match character:
             case ".":
-                return _One(ALPHABET)
+                return _One(self.alphabet - {"\n"})
             case "^":
                 return _Anchor(at_end=False)
             case "$":
@@ -335,9 +363,11 @@ class _Parser:
 
     def _escape(self, character: str) -> frozenset[str]:
         if character in _CLASSES:
-            return _CLASSES[character]
+            return _CLASSES[character] & self.alphabet
+        if character.lower() in _CLASSES:
+            return self.alphabet - _CLASSES[character.lower()]
         if character in _CONTROLS:
-            return _NONE
+            return self.alphabet & {_CONTROLS[character]}
         if character.isascii() and character.isalnum():
             raise _SyntaxError(f"invalid or unsupported escape \\{character}")
         return self._cased(character)
@@ -364,16 +394,16 @@ class _Parser:
                 high = self._take() if high == "\\" else high
                 if high < low:
                     raise _SyntaxError(f"invalid character class range {low}-{high}")
-            for each in ALPHABET:
+            for each in self.alphabet:
                 if low <= each <= high:
                     found |= self._cased(each)
         self._take()
-        return ALPHABET - found if negated else frozenset(found)
+        return self.alphabet - found if negated else frozenset(found)
 
     def _cased(self, character: str) -> frozenset[str]:
         if self.any_case:
-            return frozenset((character.lower(), character.upper())) & ALPHABET
-        return frozenset(character) & ALPHABET
+            return frozenset((character.lower(), character.upper())) & self.alphabet
+        return frozenset(character) & self.alphabet
 
 
 def _checked(least: int, most: int | None) -> tuple[int, int | None]:

@@ -8,17 +8,23 @@ finds it missing, and not more often than the assignment interval allows.
 from __future__ import annotations
 
 import logging
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from hashlib import blake2b
+from typing import Final, NamedTuple
 
-from ottla.coordinator.consumer.assignors import ASSIGNORS, Subscriber
+from ottla.coordinator.consumer.assignors import ASSIGNORS, Assignor, Subscriber
 from ottla.coordinator.consumer.group import ConsumerGroup
-from ottla.coordinator.consumer.member import ConsumerMember
+from ottla.coordinator.consumer.member import Target
 from ottla.coordinator.consumer.records import Resolved
 from ottla.coordinator.consumer.regex import Pattern
 from ottla.coordinator.kinds import Topics
 from ottla.coordinator.outcome import Turn
 from ottla.errors import KafkaError
+
+# Subscriptions of all members together: so many are assigned in 10 to 30 ms.
+ASSIGNED_AT_ONCE_MAX: Final = 20_000
+NO_NAMES: Final[frozenset[str]] = frozenset()
 
 _log = logging.getLogger("ottla.coordinator")
 
@@ -91,10 +97,47 @@ def update_target(group: ConsumerGroup, turn: Turn) -> None:
         passed_ms = turn.now_ms - group.target_timestamp_ms
         if 0 <= passed_ms < interval_ms:  # below 0 the clock was set back, who knows how far
             return
-    counts = {view.id: view.partition_count for view in turn.topics.by_name.values()}
-    ids: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
-    subscribers = [_subscriber(group, member, turn, ids) for member in group.members.values()]
-    group.set_targets(ASSIGNORS[assignor_of(group, turn)](subscribers, counts), turn)
+    regexes = {regex: resolved.topics for regex, resolved in group.regexes.items()}
+    wishes = [
+        MemberSubscription(
+            member.member_id,
+            member.instance_id,
+            member.topics,
+            regexes.get(member.regex, NO_NAMES),
+            group.target_of(member.member_id),
+        )
+        for member in group.members.values()
+    ]
+    compute = partial(_assigned, ASSIGNORS[assignor_of(group, turn)], wishes, turn.topics)
+    size = sum(len(wish.names) + len(wish.matched) for wish in wishes)
+    first = group.target_epoch == 0  # without any target no member has an epoch
+    if first or size <= ASSIGNED_AT_ONCE_MAX or not turn.config.consumer.assigns_elsewhere:
+        group.set_targets(compute(), turn)
+    else:
+        _assign_elsewhere(group, compute, turn)
+
+
+def _assign_elsewhere(
+    group: ConsumerGroup, compute: Callable[[], dict[str, Target]], turn: Turn
+) -> None:
+    """Until it is computed the target of before holds, as it does within the assignment interval;
+    the next heartbeat of any member takes it over, if it is still that of the group."""
+    epoch = group.epoch
+    if group.assigned is not None:
+        of_epoch, targets = group.assigned
+        group.assigned = None
+        if of_epoch == epoch and targets.keys() == group.members.keys():
+            group.set_targets(targets, turn)
+            return
+    if group.assigning:  # one at a time: while members come, each of them raises the epoch
+        return
+    group.assigning = True
+
+    def take(targets: dict[str, Target] | None) -> None:
+        group.assigning = False
+        group.assigned = None if targets is None else (epoch, targets)
+
+    turn.outcome.work.append((compute, take))
 
 
 def assignor_of(group: ConsumerGroup, turn: Turn) -> str:
@@ -104,15 +147,28 @@ def assignor_of(group: ConsumerGroup, turn: Turn) -> str:
     return turn.config.consumer.assignors[0]
 
 
-def _subscriber(
-    group: ConsumerGroup,
-    member: ConsumerMember,
-    turn: Turn,
-    ids: dict[tuple[frozenset[str], str], frozenset[bytes]],
-) -> Subscriber:
-    """Most members of a group subscribe to the same, which then is looked up once."""
-    wanted = member.topics, member.regex
-    if wanted not in ids:
-        ids[wanted] = group.topic_ids(member, turn.topics)
-    target = group.target_of(member.member_id)
-    return Subscriber(member.member_id, member.instance_id, ids[wanted], target)
+class MemberSubscription(NamedTuple):
+    """What one member wants, as it was when the work began."""
+
+    member_id: str
+    instance_id: str | None
+    names: frozenset[str]
+    matched: frozenset[str]  # by its expression
+    target: Target
+
+
+def _assigned(
+    assign: Assignor, wishes: list[MemberSubscription], topics: Topics
+) -> dict[str, Target]:
+    """Pure, so that it can be done anywhere. Most members of a group subscribe to the same, which
+    then is looked up once."""
+    known = topics.by_name
+    counts = {view.id: view.partition_count for view in known.values()}
+    ids: dict[tuple[frozenset[str], frozenset[str]], frozenset[bytes]] = {}
+    subscribers = []
+    for member_id, instance_id, names, matched, target in wishes:
+        wanted = names, matched
+        if wanted not in ids:
+            ids[wanted] = frozenset(known[name].id for name in names | matched if name in known)
+        subscribers.append(Subscriber(member_id, instance_id, ids[wanted], target))
+    return assign(subscribers, counts)

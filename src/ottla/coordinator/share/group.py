@@ -13,10 +13,9 @@ Only partitions whose state has been initialized (`initialized`) are assigned.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from hashlib import blake2b
 from typing import Final, Literal, NamedTuple
 
-from ottla.coordinator.kinds import Commit, Topics
+from ottla.coordinator.kinds import Commit, Topics, metadata_hash
 from ottla.coordinator.outcome import RecordBytes, Turn
 from ottla.coordinator.share import keys
 from ottla.coordinator.share.assignor import TopicPartition, assign
@@ -128,6 +127,16 @@ class ShareGroup:
     def start(self, turn: Turn) -> None:
         for member_id in self.members:
             self._prolong(member_id, turn)
+
+    def configure(self, config: ShareGroupConfig, turn: Turn) -> None:
+        """A group has the default session timeout when it was loaded, until a heartbeat comes.
+
+        Members that went before the load would stay for that long, with their partitions.
+        """
+        changed = config.session_timeout_ms != self.config.session_timeout_ms
+        self.config = config
+        if changed:
+            self.start(turn)
 
     def stop(self, turn: Turn, code: ErrorCode) -> None:
         for member_id in self.members:
@@ -292,7 +301,7 @@ class ShareGroup:
 
     def _see(self, topics: Topics) -> bool:
         """Whether what the members subscribe to is not what it was."""
-        seen = _hash(self.subscription(), topics)
+        seen = metadata_hash(self.subscription(), topics)
         if topics is self._topics and seen == self.metadata_hash:
             return False
         self._topics = topics
@@ -372,14 +381,3 @@ class ShareGroup:
 
     def _key(self, kind: ShareKey, member_id: str = "") -> bytes:
         return keys.write_key(kind, self.group_id, member_id)
-
-
-def _hash(names: Iterable[str], topics: Topics) -> int:
-    """Of what is known about these topics; another partition makes it another number."""
-    known = sorted((name, topics.by_name[name]) for name in names if name in topics.by_name)
-    if not known:
-        return 0
-    digest = blake2b(digest_size=8)
-    for name, view in known:
-        digest.update(name.encode() + b"\0" + view.id + view.partition_count.to_bytes(4, "big"))
-    return int.from_bytes(digest.digest(), "big", signed=True)

@@ -6,11 +6,15 @@
 What lies between is in flight, in runs of records (`runs.py`). Changes that have to be stored
 before anybody is told come as a `Change`: `commit` it when it is, `rollback` if it cannot be.
 Until then its records are neither given out nor acknowledged again.
+
+A group with a dead letter queue gets `change.dead` on top: records that are ARCHIVING once the
+change is stored. Whoever has brought them to the queue, or knows that it can't, calls `archive`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
 from ottla.coordinator.share.runs import Run, Runs
@@ -32,6 +36,10 @@ _STATES: Final = {
     Acknowledgement.REJECT: RecordState.ARCHIVED,
 }
 
+# Why a record is dead, in Kafka's words: they stand in a header of the dead letter.
+REJECTED: Final = "Offset rejected by client."
+DELIVERED_TOO_OFTEN: Final = "Offset delivery count exceeded the threshold."
+
 
 class Limits(NamedTuple):
     """What the broker's and the group's configs say; the defaults are Kafka's."""
@@ -39,6 +47,8 @@ class Limits(NamedTuple):
     lock_duration_ms: int = 30_000
     delivery_count_max: int = 5
     in_flight_max: int = 2_000
+    dead_letters: bool = False  # the group has a dead letter queue (KIP-1191)
+    delayed_max: int = 10_000  # records that wait for their time; they are not in flight
 
     @property
     def throttle_from(self) -> int:
@@ -73,12 +83,25 @@ class Acknowledged(NamedTuple):
     types: Sequence[int]
 
 
-class Change:
-    """What has to be stored: the states of `batches`, and from where on states are of interest."""
+class DeadRecords(NamedTuple):
+    """Records for the dead letter queue, and why."""
 
-    __slots__ = ("batches", "delivery_complete_count", "start_offset")
+    first: int
+    last: int
+    delivery_count: int
+    cause: str
+
+
+class Change:
+    """What has to be stored: the states of `batches`, and from where on states are of interest.
+
+    Once it is, `dead` goes to the dead letter queue.
+    """
+
+    __slots__ = ("batches", "dead", "delivery_complete_count", "start_offset")
 
     def __init__(self) -> None:
+        self.dead: list[DeadRecords] = []
         self.start_offset = -1
         self.delivery_complete_count = 0
         self.batches: list[StateBatch] = []
@@ -92,13 +115,20 @@ class Wanted(NamedTuple):
     strict: bool = False  # KIP-1206: share.acquire.mode=record_limit
 
 
+Delays = Callable[[Span], Iterable[tuple[int, int]]]
+"""Which records of a batch have to wait: the offset of each, and until when (epoch ms)."""
+
+
 class SharePartition:
     """`batches` are what was stored of it; what they leave out is available."""
 
     __slots__ = (
         "_deadline_ms",
+        "_delayed",
+        "_final_count",
         "_log_start_offset",
         "_runs",
+        "_search_from",
         "end_offset",
         "leader_epoch",
         "limits",
@@ -121,13 +151,16 @@ class SharePartition:
         self.leader_epoch = leader_epoch
         self.limits = limits or Limits()
         self._runs = Runs()
-        self._deadline_ms = _NEVER_MS  # none is earlier
+        self._deadline_ms = _NEVER_MS  # no lock ends earlier
+        self._delayed: list[tuple[int, int]] = []  # a heap: when, and which offset
         self._log_start_offset = 0
+        self._final_count = 0  # records of `_runs` that are done with
+        self._search_from = start_offset  # no record before it is available
         for batch in sorted(batches):
             if batch.last_offset >= self.end_offset:
                 self._grow(batch.first_offset - 1, RecordState.AVAILABLE)
                 self._grow(batch.last_offset, batch.state, batch.delivery_count)
-        self._advance()
+        self._advance(self.start_offset, self.end_offset)
 
     def __repr__(self) -> str:
         return f"SharePartition({self.start_offset}, {list(self._runs)}, {self.end_offset})"
@@ -135,14 +168,35 @@ class SharePartition:
     # -- giving records out
 
     @property
+    def delayed_count(self) -> int:
+        return len(self._delayed)
+
+    @property
     def in_flight_count(self) -> int:
-        return self.end_offset - self.start_offset
+        """As in Kafka, what is done with counts as long as the start has not passed it.
+
+        Not so where records are delayed: the start stays before them, and neither they nor all
+        that is done behind them may hold up the others.
+        """
+        count = self.end_offset - self.start_offset
+        if self._delayed:
+            count -= self._final_count + len(self._delayed)
+        return count
+
+    @property
+    def window_end(self) -> int:
+        """Nothing from here on can be given out now."""
+        return self.end_offset + max(self.limits.in_flight_max - self.in_flight_count, 0)
 
     def fetch_offset(self) -> int | None:
         """From where to read for the next who asks; None while too much is in flight."""
-        for run in self._runs:
+        for run in self._runs.from_offset(self._search_from):
             if run.is_available:
+                self._search_from = run.first
                 return run.first
+        self._search_from = self.end_offset
+        if len(self._delayed) >= self.limits.delayed_max:
+            return None
         if self.in_flight_count < self.limits.in_flight_max:
             return self.end_offset
         return None
@@ -155,10 +209,12 @@ class SharePartition:
         fetch_offset: int,
         wanted: Wanted,
         now_ms: int,
+        delays: Delays | None = None,
     ) -> list[Acquired]:
         """Records out of what was read from `fetch_offset` on, for this member until its lock ends.
 
         A member is given whole batches of the log, even if these are a few more than it wanted.
+        `delays` is asked only about batches of which records would be given out.
         """
         if not spans or wanted.records_max <= 0:
             return []
@@ -174,13 +230,15 @@ class SharePartition:
             self._deadline_ms = min(self._deadline_ms, due_ms)
         ranges = [(run.first, run.last) for run in taken]
         self._archive_aborted(ranges, spans)
+        if delays is not None:
+            self._delay(ranges, spans, delays, now_ms)
         result = [
             Acquired(run.first, run.last, run.delivery_count)
             for first, last in ranges
             for run in self._runs.overlapping(first, last)
             if run.state is RecordState.ACQUIRED
         ]
-        self._advance()
+        self._advance(fetch_offset, self.end_offset)
         return result
 
     def _acquire_again(
@@ -251,6 +309,7 @@ class SharePartition:
             for run in self._runs.carve(first, last):
                 if run.is_available:
                     run.state = RecordState.ARCHIVED
+                    self._final_count += len(run)
 
     def _archive_aborted(self, ranges: list[tuple[int, int]], spans: Sequence[Span]) -> None:
         """Of records just acquired, those that were never committed are for nobody."""
@@ -262,6 +321,25 @@ class SharePartition:
                     for run in self._runs.carve(max(span.first, first), min(span.last, last)):
                         run.state = RecordState.ARCHIVED
                         run.member_id = ""
+                        self._final_count += len(run)
+
+    def _delay(
+        self,
+        ranges: list[tuple[int, int]],
+        spans: Sequence[Span],
+        delays: Delays,
+        now_ms: int,
+    ) -> None:
+        """Of records just acquired, those whose time has not come are set aside until then."""
+        for span in spans:
+            parts = [each for each in ranges if span.first <= each[1] and each[0] <= span.last]
+            for offset, due_ms in delays(span) if parts else ():
+                if due_ms <= now_ms or not any(a <= offset <= b for a, b in parts):
+                    continue
+                (run,) = self._runs.carve(offset, offset)
+                if run.state is RecordState.ACQUIRED:  # and not of an aborted transaction
+                    run.delay()
+                    heappush(self._delayed, (due_ms, offset))
 
     # -- what members say
 
@@ -302,7 +380,8 @@ class SharePartition:
                 if kind is Acknowledgement.RENEW:
                     renewed.append(run)
                 else:
-                    self._settle(run, _STATES[kind], change)
+                    cause = REJECTED if kind is Acknowledgement.REJECT else ""
+                    self._settle(run, _STATES[kind], change, cause)
 
     def release(self, member_id: str) -> Change:
         """The member's session is over: what it held is for others."""
@@ -312,14 +391,47 @@ class SharePartition:
                 self._settle(run, RecordState.AVAILABLE, change)
         return self._changed(change)
 
+    # -- the dead letter queue
+
+    def unfinished(self) -> list[DeadRecords]:
+        """Records that were on their way to the queue when the state was loaded.
+
+        Why they are dead is not stored. As in Kafka, the delivery count has to tell.
+        """
+        return [
+            DeadRecords(run.first, run.last, run.delivery_count, self._guess(run))
+            for run in self._runs
+            if run.state is RecordState.ARCHIVING
+        ]
+
+    def _guess(self, run: Run) -> str:
+        spent = run.delivery_count >= self.limits.delivery_count_max
+        return DELIVERED_TOO_OFTEN if spent else REJECTED
+
+    def archive(self, first: int, last: int) -> Change:
+        """These records are in the queue, or will never be: they are done with."""
+        change = Change()
+        first, last = max(first, self.start_offset), min(last, self.end_offset - 1)
+        for run in self._runs.carve(first, last) if first <= last else ():
+            if run.state is RecordState.ARCHIVING:
+                run.become(RecordState.ARCHIVED, run.delivery_count, change)
+                self._final_count += len(run)
+        return self._changed(change)
+
     # -- time
 
     def next_deadline_ms(self) -> int | None:
         """When `expire` has to be called; an earlier call does no harm."""
-        return None if self._deadline_ms == _NEVER_MS else self._deadline_ms
+        due_ms = self._delayed[0][0] if self._delayed else _NEVER_MS
+        due_ms = min(due_ms, self._deadline_ms)
+        return None if due_ms == _NEVER_MS else due_ms
 
     def expire(self, now_ms: int) -> Change:
-        """Locks that end by now: their records are for somebody else, or were given out enough."""
+        """Locks that end by now: their records are for somebody else, or were given out enough.
+
+        Delayed records whose time has come are for anybody. That is not stored.
+        """
+        self._release_delayed(now_ms)
         change = Change()
         self._deadline_ms = _NEVER_MS
         for run in self._runs:
@@ -330,6 +442,13 @@ class SharePartition:
                     self._deadline_ms = min(self._deadline_ms, run.deadline_ms)
         return self._changed(change)
 
+    def _release_delayed(self, now_ms: int) -> None:
+        while self._delayed and self._delayed[0][0] <= now_ms:
+            _, offset = heappop(self._delayed)
+            for run in self._runs.carve(offset, offset):
+                run.delayed = False
+            self._search_from = min(self._search_from, offset)
+
     # -- the log
 
     def move_log_start(self, offset: int) -> None:
@@ -338,47 +457,67 @@ class SharePartition:
             return
         self._log_start_offset = offset
         self._runs.drop_before(offset)
+        if self._delayed:
+            self._delayed = [each for each in self._delayed if each[1] >= offset]
+            heapify(self._delayed)
         self.start_offset = offset
         self.end_offset = max(self.end_offset, offset)
-        self._advance()
+        self._final_count = sum(len(run) for run in self._runs if run.is_final)
+        self._advance(offset, self.end_offset)
 
     # -- changes
 
     def commit(self, change: Change) -> None:
-        for run in self._runs:
+        first, last = self._extent(change)
+        for run in self._runs.overlapping(first, last):
             if run.change is change:
                 run.keep()
-        self._advance()
+        self._search_from = min(self._search_from, first)
+        self._advance(first, last)
 
     def rollback(self, change: Change) -> None:
         """It could not be stored: members hold what they held, as long as their locks last."""
-        for run in self._runs:
+        first, last = self._extent(change)
+        for run in self._runs.overlapping(first, last):
             if run.change is change:
+                if run.is_final:
+                    self._final_count -= len(run)
                 run.take_back()
                 self._deadline_ms = min(self._deadline_ms, run.deadline_ms)
-        self._runs.join()
+        self._runs.join(first, last)
 
-    def _settle(self, run: Run, state: RecordState, change: Change) -> None:
+    def _extent(self, change: Change) -> tuple[int, int]:
+        """Where its records lie; anywhere, if it is not made yet or has none to be stored."""
+        if change.batches:
+            return change.batches[0].first_offset, change.batches[-1].last_offset
+        return self.start_offset, self.end_offset
+
+    def _settle(self, run: Run, state: RecordState, change: Change, cause: str = "") -> None:
         spent = run.delivery_count >= self.limits.delivery_count_max
         if state is RecordState.AVAILABLE and spent:
-            state = RecordState.ARCHIVED
+            state, cause = RecordState.ARCHIVED, DELIVERED_TOO_OFTEN
+        if cause and self.limits.dead_letters:
+            state = RecordState.ARCHIVING
+            change.dead.append(DeadRecords(run.first, run.last, run.delivery_count, cause))
         run.become(state, run.delivery_count, change)
+        if run.is_final:
+            self._final_count += len(run)
 
     def _changed(self, change: Change) -> Change:
         change.batches = merge(run.stored() for run in self._runs if run.change is change)
         change.start_offset = self._runs.final_prefix_end(self.start_offset, change)
-        change.delivery_complete_count = sum(
-            len(run) for run in self._runs if run.is_final and run.first >= change.start_offset
-        )
+        passed = change.start_offset - self.start_offset  # all of them done
+        change.delivery_complete_count = self._final_count - passed
         return change
 
-    def _advance(self) -> None:
-        """The start moves over all that is done."""
+    def _advance(self, first: int, last: int) -> None:
+        """The start moves over all that is done, after a change from `first` to `last`."""
         offset = self._runs.final_prefix_end(self.start_offset, None)
         if offset > self.start_offset:
+            self._final_count -= offset - self.start_offset
             self._runs.drop_before(offset)
             self.start_offset = offset
-        self._runs.join()
+        self._runs.join(first, last)
 
     def _grow(self, last: int, state: RecordState, delivery_count: int = 0) -> Run | None:
         """Up to `last`, records in this state."""
@@ -387,6 +526,8 @@ class SharePartition:
         run = Run(self.end_offset, last, state, delivery_count)
         self._runs.append(run)
         self.end_offset = last + 1
+        if run.is_final:
+            self._final_count += len(run)
         return run
 
 

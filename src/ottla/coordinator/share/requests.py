@@ -118,7 +118,7 @@ def _beat(group: ShareGroup, beat: Beat, turn: Turn) -> ShareGroupHeartbeatRespo
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
     else:
         group.check_epoch(request.member_id, request.member_epoch)
-    group.config = config
+    group.configure(config, turn)
     before: Partitions | None = None
     if known is not None and request.member_epoch == known.epoch:
         before = known.assigned  # else it joins, or our last answer got lost

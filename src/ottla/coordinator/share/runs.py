@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import islice
 from operator import attrgetter
 
 from ottla.coordinator.share.states import FINAL, RecordState, StateBatch
@@ -23,6 +24,7 @@ class Run:
         "before",
         "change",
         "deadline_ms",
+        "delayed",
         "delivery_count",
         "first",
         "last",
@@ -46,6 +48,7 @@ class Run:
         self.member_id = ""  # who has acquired it
         self.deadline_ms = 0  # until when
         self.batch_count = batch_count or last - first + 1  # of the delivery it was first part of
+        self.delayed = False  # available, but not before its time has come
         self.change: object | None = None
         self.before: tuple[RecordState, int, str, int] | None = None
 
@@ -61,7 +64,7 @@ class Run:
 
     @property
     def is_available(self) -> bool:
-        return self.state is RecordState.AVAILABLE and self.change is None
+        return self.state is RecordState.AVAILABLE and self.change is None and not self.delayed
 
     def acquire(self, member_id: str, deadline_ms: int) -> None:
         assert self.is_available
@@ -69,6 +72,14 @@ class Run:
         self.delivery_count += 1
         self.member_id = member_id
         self.deadline_ms = deadline_ms
+
+    def delay(self) -> None:
+        """Acquired just now, but too early: nobody has seen it."""
+        assert self.state is RecordState.ACQUIRED
+        self.state = RecordState.AVAILABLE
+        self.delivery_count -= 1
+        self.member_id = ""
+        self.delayed = True
 
     def become(self, state: RecordState, delivery_count: int, change: object) -> None:
         """Another state, which holds for good once `change` is stored."""
@@ -96,6 +107,7 @@ class Run:
         rest = Run(offset, self.last, self.state, self.delivery_count, batch_count=self.batch_count)
         rest.member_id = self.member_id
         rest.deadline_ms = self.deadline_ms
+        rest.delayed = self.delayed
         rest.change = self.change
         rest.before = self.before
         self.last = offset - 1
@@ -110,6 +122,8 @@ class Run:
         if self.is_final:
             return True
         if self.batch_count != other.batch_count or self.member_id != other.member_id:
+            return False
+        if self.delayed is not other.delayed:
             return False
         return self.state is RecordState.AVAILABLE or self.deadline_ms == other.deadline_ms
 
@@ -144,6 +158,11 @@ class Runs:
         end = bisect_right(runs, last, key=_first)
         return runs[begin:end]
 
+    def from_offset(self, offset: int) -> Iterator[Run]:
+        """From the run that holds `offset` on."""
+        begin = max(bisect_right(self._runs, offset, key=_first) - 1, 0)
+        return islice(self._runs, begin, None)
+
     def drop_before(self, offset: int) -> None:
         del self._runs[: self._cut(offset)]
 
@@ -158,14 +177,17 @@ class Runs:
             offset = run.last + 1
         return offset
 
-    def join(self) -> None:
+    def join(self, first: int, last: int) -> None:
+        """Make one of neighbours that differ no longer, from `first` to `last`."""
+        begin = max(bisect_right(self._runs, first, key=_first) - 2, 0)
+        end = bisect_right(self._runs, last, key=_first) + 1
         joined: list[Run] = []
-        for run in self._runs:
+        for run in self._runs[begin:end]:
             if joined and joined[-1].joins(run):
                 joined[-1].last = run.last
             else:
                 joined.append(run)
-        self._runs = joined
+        self._runs[begin:end] = joined
 
     def _cut(self, offset: int) -> int:
         """Where in the list the run begins that begins with `offset`, after a cut if need be."""

@@ -2,9 +2,11 @@
 
     AVAILABLE ──acquired──> ACQUIRED ──accepted──────────────────────────> ACKNOWLEDGED
         ^                      │ └──rejected, gone, delivered too often──> ARCHIVED
-        └──released, too late──┘
+        └──released, too late──┘                  └──> ARCHIVING ────────────┘
 
-The last two are final. That a record is acquired is never stored: a lock dies with its leader.
+ACKNOWLEDGED and ARCHIVED are final. A record passes through ARCHIVING if its group has a dead
+letter queue (KIP-1191): that state is stored before the record goes there, so that it goes there
+after a crash as well. ACQUIRED is never stored: a lock dies with its leader.
 """
 
 from __future__ import annotations
@@ -20,11 +22,12 @@ class RecordState(IntEnum):
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
     ARCHIVED = 4
 
 
 FINAL: Final = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
-STORABLE: Final = FINAL | {RecordState.AVAILABLE}
+STORABLE: Final = FINAL | {RecordState.AVAILABLE, RecordState.ARCHIVING}
 
 
 class Acknowledgement(IntEnum):

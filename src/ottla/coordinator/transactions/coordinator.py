@@ -173,9 +173,14 @@ class TransactionCoordinator(Shards[TransactionShard]):
         return described(transactional_id, transaction)
 
     def list_transactions(
-        self, request: ListTransactionsRequest, *, now_ms: int
+        self,
+        request: ListTransactionsRequest,
+        *,
+        now_ms: int,
+        visible: Callable[[str], bool] = lambda transactional_id: True,
     ) -> ListTransactionsResponse:
         if self._loading:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         transactions = (shard.transactions.items() for shard in self.shards.values())
-        return listed((item for items in transactions for item in items), request, now_ms=now_ms)
+        every = (item for items in transactions for item in items)
+        return listed(every, request, now_ms=now_ms, visible=visible)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import re
+import string
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from ottla.coordinator.consumer.regex import Pattern
 from ottla.coordinator.transactions.transaction import State, Transaction
-from ottla.errors import ErrorCode
+from ottla.errors import KafkaError
 from ottla.wire.messages import describe_transactions, list_transactions
 from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
+PRINTABLE: Final = frozenset(string.printable)
 _STATES: Final = {state.title: state for state in State}
 
 
@@ -36,12 +38,10 @@ def listed(
     request: ListTransactionsRequest,
     *,
     now_ms: int,
+    visible: Callable[[str], bool] = lambda transactional_id: True,
 ) -> ListTransactionsResponse:
     """v1 filters by how long a transaction has been open (KIP-994), v2 by id (KIP-1152)."""
-    try:
-        matches = _pattern(request.transactional_id_pattern)
-    except (re.error, OverflowError, RecursionError):
-        return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+    known = list(transactions)
     names = request.state_filters
     states = {_STATES[name] for name in names if name in _STATES}
     producer_ids = set(request.producer_id_filters)
@@ -54,21 +54,26 @@ def listed(
             return False
         if duration_ms >= 0 and now_ms - transaction.start_ms <= duration_ms:
             return False
-        return matches(transactional_id)
+        # The pattern comes last: how long it takes must not tell of ids that the client can't see.
+        return visible(transactional_id) and matches(transactional_id)
 
+    try:
+        matches = _pattern(request.transactional_id_pattern, (name for name, _ in known))
+        states_wanted = [
+            list_transactions.TransactionState(each, found.producer_id, found.state.title)
+            for each, found in known
+            if wanted(each, found)
+        ]
+    except KafkaError as error:
+        return ListTransactionsResponse(error_code=error.code)
     return ListTransactionsResponse(
         unknown_state_filters=[name for name in names if name not in _STATES],
-        transaction_states=[
-            list_transactions.TransactionState(each, found.producer_id, found.state.title)
-            for each, found in transactions
-            if wanted(each, found)
-        ],
+        transaction_states=states_wanted,
     )
 
 
-def _pattern(text: str | None) -> Callable[[str], bool]:
+def _pattern(text: str | None, ids: Iterable[str]) -> Callable[[str], bool]:
     """Whether a whole id matches; no pattern, or an empty one, matches all."""
     if not text:
         return lambda transactional_id: True
-    compiled = re.compile(text)
-    return lambda transactional_id: compiled.fullmatch(transactional_id) is not None
+    return Pattern(text, PRINTABLE.union(*ids)).matches

@@ -42,9 +42,10 @@ def initialize(
     if found is None:
         unborn = Transaction(ids(), NO_EPOCH, timeout_ms)
         return unborn.resumed(0, NO_EPOCH, timeout_ms, now_ms)
-    check_known(found, expected)
     if found.state in PREPARED:
+        # Before the producer is checked: the id that it says it was may be the one to come.
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    check_known(found, expected)
     if found.is_exhausted and (expected is None or expected[1] == found.epoch):
         last_epoch = NO_EPOCH if expected is None else found.epoch
         return found.rotated(ids(), timeout_ms, now_ms, last_epoch=last_epoch)

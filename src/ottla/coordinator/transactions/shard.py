@@ -177,7 +177,11 @@ class TransactionShard:
         """The transaction will write to these; it begins with the first of them."""
         outcome = Outcome(self.partition)
         transaction = self.transactions.get(transactional_id)
-        code = _check_producer(transaction, producer_id, epoch)
+        if transaction is not None and transaction.state in PREPARED:
+            # Before the producer is checked: it may know its next id, which is not in force yet.
+            code = ErrorCode.CONCURRENT_TRANSACTIONS
+        else:
+            code = _check_producer(transaction, producer_id, epoch)
         if transaction is not None and code is ErrorCode.NONE:
             ongoing = transaction.state is State.ONGOING
             if not (ongoing and partitions <= transaction.partitions):

@@ -1,0 +1,42 @@
+"""Where the state of which partitions can be queried: the user endpoints of a group's members."""
+
+from __future__ import annotations
+
+from ottla.coordinator.kinds import Topics
+from ottla.coordinator.streams.group import StreamsGroup
+from ottla.coordinator.streams.member import StreamsMember
+from ottla.coordinator.streams.tasks import TaskRole, tasks_of
+from ottla.wire.messages.streams_group_heartbeat import (
+    Endpoint,
+    EndpointToPartitions,
+    TopicPartition,
+)
+
+
+def endpoint_partitions(group: StreamsGroup, topics: Topics) -> list[EndpointToPartitions]:
+    """For every member that has an endpoint (`application.server`)."""
+    return [
+        EndpointToPartitions(
+            Endpoint(*member.about.user_endpoint),
+            _partitions(group, member, TaskRole.ACTIVE, topics),
+            _partitions(group, member, TaskRole.STANDBY, topics),
+        )
+        for member in group.members.values()
+        if member.about.user_endpoint is not None
+    ]
+
+
+def _partitions(
+    group: StreamsGroup, member: StreamsMember, role: TaskRole, topics: Topics
+) -> list[TopicPartition]:
+    """The partitions that the member's tasks read; a source may have fewer than there are tasks."""
+    tasks = tasks_of(role, member.assigned)
+    found = []
+    for subtopology in () if group.topology is None else group.topology.subtopologies:
+        indexes = tasks.get(subtopology.subtopology_id)
+        for name in subtopology.sources() if indexes else ():
+            view = topics.by_name.get(name)
+            if view is not None:
+                there = [index for index in indexes or () if index < view.partition_count]
+                found.append(TopicPartition(name, there))
+    return found

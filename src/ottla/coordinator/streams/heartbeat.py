@@ -1,0 +1,278 @@
+"""StreamsGroupHeartbeat: joining, going on and leaving are all one request (KIP-1071)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ottla.coordinator.group import Group
+from ottla.coordinator.kinds import AnyGroup
+from ottla.coordinator.outcome import Turn
+from ottla.coordinator.streams.configured import (
+    ConfiguredTopology,
+    StreamsStatus,
+    TopicProblem,
+)
+from ottla.coordinator.streams.endpoints import endpoint_partitions
+from ottla.coordinator.streams.group import StreamsGroup
+from ottla.coordinator.streams.member import JOINS, StreamsMember, StreamsMemberAbout
+from ottla.coordinator.streams.request_checks import check_request, check_tasks, owned_tasks
+from ottla.coordinator.streams.tasks import NO_TASKS, TaskRole, TaskSet, tasks_of
+from ottla.coordinator.streams.topology import StreamsTopology, declared
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.messages.streams_group_heartbeat import (
+    Status,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    TaskIds,
+)
+
+Groups = dict[str, AnyGroup]
+
+
+class StreamsBeat(NamedTuple):
+    """A heartbeat with its surroundings; `failures` are topics that could not be created."""
+
+    request: StreamsGroupHeartbeatRequest
+    client_id: str
+    client_host: str
+    failures: Mapping[str, str]
+
+
+def streams_heartbeat(beat: StreamsBeat, turn: Turn) -> StreamsGroupHeartbeatResponse:
+    """A request that is refused leaves no trace, even where it would have made the group."""
+    try:
+        check_request(beat.request)
+        if beat.request.member_epoch < JOINS:
+            return _leave(beat.request, turn)
+        return _beat(_group(beat.request, turn), beat, turn)
+    except KafkaError as error:
+        turn.take_back(error.code)
+        return StreamsGroupHeartbeatResponse(
+            error_code=error.code, error_message=error.message or None
+        )
+
+
+def find_streams_group(groups: Groups, group_id: str, word: str = "Group") -> StreamsGroup:
+    group = groups.get(group_id)
+    if group is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{word} {group_id} not found.")
+    if not isinstance(group, StreamsGroup):
+        message = f"Group {group_id} is not a streams group."
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+    return group
+
+
+def _group(request: StreamsGroupHeartbeatRequest, turn: Turn) -> StreamsGroup:
+    """A join makes the group, also in the place of a classic one that has no members.
+
+    Offsets stay: an application moves from the classic protocol to this one while it is down.
+    """
+    group = turn.groups.get(request.group_id)
+    empty_classic = isinstance(group, Group) and group.is_empty
+    if request.member_epoch > JOINS or (group is not None and not empty_classic):
+        return find_streams_group(turn.groups, request.group_id, "Streams group")
+    made = StreamsGroup(request.group_id)
+    if group is not None:
+        for record in group.tombstones():
+            turn.record(*record)
+    turn.put_group(made)
+    return made
+
+
+def _leave(request: StreamsGroupHeartbeatRequest, turn: Turn) -> StreamsGroupHeartbeatResponse:
+    group = find_streams_group(turn.groups, request.group_id)
+    if request.member_id not in group.members:
+        raise _unknown(group, request.member_id)
+    if request.shutdown_application:
+        group.shutdown_member_id = group.shutdown_member_id or request.member_id
+    group.remove(request.member_id, turn)
+    return StreamsGroupHeartbeatResponse(
+        member_id=request.member_id, member_epoch=request.member_epoch, status=[]
+    )
+
+
+def _beat(group: StreamsGroup, beat: StreamsBeat, turn: Turn) -> StreamsGroupHeartbeatResponse:
+    request = beat.request
+    known, owned = _check_member(group, request, turn), owned_tasks(request)
+    about = _about(known, beat)
+    statuses: list[TopicProblem] = []
+    config = turn.config.streams.of_group(group.group_id)
+    joins = request.member_epoch == JOINS
+    if known is None or joins or known.about != about or not group.is_settled(known, config, turn):
+        _change(group, beat, about, owned, statuses, turn)
+    elif group.configured is not None:
+        check_tasks(group.configured, owned)
+    group.prolong(request.member_id, turn)
+    member = group.members[request.member_id]
+    if request.shutdown_application:
+        group.shutdown_member_id = group.shutdown_member_id or request.member_id
+    response = StreamsGroupHeartbeatResponse(
+        member_id=member.member_id,
+        member_epoch=member.epoch,
+        heartbeat_interval=config.heartbeat_interval_ms,
+    )
+    # One that names an older epoch, or other tasks than it was told, did not get our last answer.
+    told = known is not None and not joins and request.member_epoch == known.epoch
+    told = told and (owned is None or owned == member.assigned.keys())
+    if known is None or not told or member.assigned != known.assigned:
+        _tell_tasks(group, member, response)
+    if group.endpoint_epoch != request.endpoint_information_epoch:
+        response.partitions_by_user_endpoint = endpoint_partitions(group, turn.topics)
+    response.endpoint_information_epoch = group.endpoint_epoch
+    response.status = _statuses(group, member, statuses, beat.failures)
+    return response
+
+
+def _check_member(
+    group: StreamsGroup, request: StreamsGroupHeartbeatRequest, turn: Turn
+) -> StreamsMember | None:
+    known = group.members.get(request.member_id)
+    if known is None:
+        if request.member_epoch != JOINS:
+            raise _unknown(group, request.member_id)
+        most = turn.config.streams.max_size
+        if len(group.members) >= most:
+            raise KafkaError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The streams group has reached its maximum capacity of {most} members.",
+            )
+    elif request.member_epoch != JOINS:
+        _check_epoch(known, request)
+    return known
+
+
+def _check_epoch(member: StreamsMember, request: StreamsGroupHeartbeatRequest) -> None:
+    """One that did not get our last answer may go on, if it holds nothing that is not its own."""
+    epoch = request.member_epoch
+    if epoch == member.epoch:
+        return
+    owned = owned_tasks(request)
+    lost_answer = epoch < member.epoch and epoch == member.previous_epoch
+    if lost_answer and owned is not None and owned <= member.assigned.keys():
+        return
+    word = "greater" if epoch > member.epoch else "smaller"
+    raise KafkaError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The streams group member has a {word} member epoch ({epoch}) than the one known by the"
+        f" group coordinator ({member.epoch}). The member must abandon all its partitions and"
+        " rejoin.",
+    )
+
+
+def _about(known: StreamsMember | None, beat: StreamsBeat) -> StreamsMemberAbout:
+    """What is not said in a heartbeat has not changed."""
+    request = beat.request
+    about = StreamsMemberAbout() if known is None else known.about
+    about = about._replace(client_id=beat.client_id, client_host=beat.client_host)
+    if request.rack_id is not None:
+        about = about._replace(rack_id=request.rack_id)
+    if request.rebalance_timeout >= 0:
+        about = about._replace(rebalance_timeout_ms=request.rebalance_timeout)
+    if request.topology is not None:
+        about = about._replace(topology_epoch=request.topology.epoch)
+    if request.process_id is not None:
+        about = about._replace(process_id=request.process_id)
+    if request.user_endpoint is not None:
+        endpoint = request.user_endpoint
+        about = about._replace(user_endpoint=(endpoint.host, endpoint.port))
+    if request.client_tags is not None:
+        tags = tuple(sorted((tag.key, tag.value) for tag in request.client_tags))
+        about = about._replace(client_tags=tags)
+    return about
+
+
+def _change(
+    group: StreamsGroup,
+    beat: StreamsBeat,
+    about: StreamsMemberAbout,
+    owned: TaskSet | None,
+    statuses: list[TopicProblem],
+    turn: Turn,
+) -> None:
+    request, config = beat.request, turn.config.streams.of_group(group.group_id)
+    first = group.is_empty
+    group.keep(turn)
+    news = group.put_member(request.member_id, about, turn)
+    if request.topology is not None:
+        _take_topology(group, declared(request.topology), turn)
+    check_tasks(group.refresh(turn, config, bump=news), owned)
+    if first:
+        group.wait_for_others(config, turn)
+    target = NO_TASKS
+    if group.waits_for_others(turn):
+        detail = "Assignment delayed due to the configured initial rebalance delay."
+        statuses.append(TopicProblem(StreamsStatus.ASSIGNMENT_DELAYED, detail))
+    else:
+        if not group.assign(config, turn):
+            detail = "Assignment delayed due to the configured assignment interval."
+            statuses.append(TopicProblem(StreamsStatus.ASSIGNMENT_DELAYED, detail))
+        target = group.target.get(request.member_id, NO_TASKS)
+    group.advance(request.member_id, target, owned, turn)
+
+
+def _take_topology(group: StreamsGroup, topology: StreamsTopology, turn: Turn) -> None:
+    if group.topology is None:
+        group.put_topology(topology, turn)
+    elif topology.epoch >= group.topology.epoch and topology != group.topology:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+
+
+def _tell_tasks(
+    group: StreamsGroup, member: StreamsMember, response: StreamsGroupHeartbeatResponse
+) -> None:
+    def listed(role: TaskRole) -> list[TaskIds]:
+        return [TaskIds(*each) for each in tasks_of(role, member.assigned).items()]
+
+    response.active_tasks = listed(TaskRole.ACTIVE)
+    response.standby_tasks = listed(TaskRole.STANDBY)
+    response.warmup_tasks = listed(TaskRole.WARMUP)
+    if member.about.user_endpoint is not None:
+        group.endpoint_epoch += 1
+
+
+def _statuses(
+    group: StreamsGroup,
+    member: StreamsMember,
+    delayed: list[TopicProblem],
+    failures: Mapping[str, str],
+) -> list[Status]:
+    found: list[Status] = []
+    topology, configured = group.topology, group.configured
+    if topology is not None and member.about.topology_epoch < topology.epoch:
+        detail = (
+            f"The member's topology epoch {member.about.topology_epoch} is behind the group's"
+            f" topology epoch {topology.epoch}."
+        )
+        found.append(Status(StreamsStatus.STALE_TOPOLOGY, detail))
+    found += [Status(*problem) for problem in delayed]
+    if configured is not None and configured.problem is not None:
+        found.append(_problem(configured, configured.problem, failures))
+    if group.shutdown_member_id is not None:
+        detail = (
+            f"Streams group member {group.shutdown_member_id} encountered a fatal error and"
+            " requested a shutdown for the entire application."
+        )
+        found.append(Status(StreamsStatus.SHUTDOWN_APPLICATION, detail))
+    return found
+
+
+def _problem(
+    configured: ConfiguredTopology, problem: TopicProblem, failures: Mapping[str, str]
+) -> Status:
+    failed = [
+        f"{topic.name} ({failures[topic.name]})"
+        for topic in configured.to_create
+        if topic.name in failures
+    ]
+    detail = (
+        f"{problem.detail}; Creation failed: {', '.join(failed)}." if failed else problem.detail
+    )
+    return Status(problem.status, detail)
+
+
+def _unknown(group: StreamsGroup, member_id: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        f"Member {member_id} is not a member of group {group.group_id}.",
+    )

@@ -1,0 +1,73 @@
+"""How a member of a streams group comes from the tasks it has to those it is to have (KIP-1071).
+
+    first   it gives up what it is not to have any more        UNREVOKED_TASKS, old epoch
+    then    it gets what nobody else holds                     UNRELEASED_TASKS, new epoch
+    until   it has all of its target                           STABLE, new epoch
+
+So no task is active twice, and no process opens the state of a task twice: threads of a process
+share one state directory. Pure: a member goes in, a member comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ottla.coordinator.streams.member import StreamsMember, StreamsMemberState
+from ottla.coordinator.streams.tasks import StreamsTask, TaskEpochs, TaskSet
+from ottla.errors import ErrorCode, KafkaError
+
+
+class StreamsGoal(NamedTuple):
+    """Where a member is to go. `owned` is what it says it holds, None if it does not say."""
+
+    epoch: int
+    target: TaskSet
+    owned: TaskSet | None
+    is_free: Callable[[StreamsTask], bool]  # whether no other member stands in the way
+
+
+def reconcile_tasks(member: StreamsMember, goal: StreamsGoal) -> StreamsMember:
+    """The member after the next step, or the very same if there is none to take now."""
+    if member.state is StreamsMemberState.STABLE:
+        return member if member.epoch == goal.epoch else _advance(member, goal, member.epoch)
+    if member.state is StreamsMemberState.UNREVOKED_TASKS:
+        if _holds(goal, member.revoking):
+            return member
+        return _advance(member, goal, member.epoch + 1)
+    if member.state is StreamsMemberState.UNRELEASED_TASKS:
+        return _advance(member, goal, member.epoch)
+    if goal.owned is None or goal.owned:
+        raise KafkaError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            "The streams group member is in a unknown state. "
+            "The member must abandon all its tasks and rejoin.",
+        )
+    return _advance(member, goal, goal.epoch)
+
+
+def _advance(member: StreamsMember, goal: StreamsGoal, revoking_epoch: int) -> StreamsMember:
+    """`revoking_epoch` is the member's if it has to give up something first."""
+    kept = {task: epoch for task, epoch in member.assigned.items() if task in goal.target}
+    revoked = {task: epoch for task, epoch in member.assigned.items() if task not in goal.target}
+    if revoked and _holds(goal, revoked):
+        return member._replace(
+            state=StreamsMemberState.UNREVOKED_TASKS,
+            epoch=revoking_epoch,
+            previous_epoch=member.epoch,
+            assigned=kept,
+            revoking=revoked,
+        )
+    free = [task for task in goal.target - kept.keys() if goal.is_free(task)]
+    whole = len(kept) + len(free) == len(goal.target)
+    for task in free:
+        kept[task] = goal.epoch
+    state = StreamsMemberState.STABLE if whole else StreamsMemberState.UNRELEASED_TASKS
+    return member._replace(
+        state=state, epoch=goal.epoch, previous_epoch=member.epoch, assigned=kept, revoking={}
+    )
+
+
+def _holds(goal: StreamsGoal, tasks: TaskEpochs) -> bool:
+    """Whether the member may still hold any of these; one that does not say may."""
+    return goal.owned is None or not goal.owned.isdisjoint(tasks)
