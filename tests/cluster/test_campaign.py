@@ -12,13 +12,14 @@ from ottla.cluster.campaign import Campaign
 from ottla.cluster.commits import Commits
 from ottla.cluster.controller import Controller
 from ottla.cluster.decisions import NewTopic
-from ottla.cluster.decisions_elections import Election
+from ottla.cluster.decisions_elections import Election, alter_isr
 from ottla.cluster.embedded import EmbeddedStore
-from ottla.cluster.handover import hand_over, leave_sets, step_back
+from ottla.cluster.expulsion import expel
+from ottla.cluster.handover import controlled_shutdown, leave_sets, step_back
 from ottla.cluster.image import NO_LEADER, Image
 from ottla.cluster.membership import Membership
 from ottla.cluster.metadata import Metadata
-from ottla.cluster.store import ANY_VERSION, Put
+from ottla.cluster.store import ANY_VERSION, Conflict, Put
 from ottla.config import Listener, ServerConfig
 from ottla.errors import ErrorCode, KafkaError
 
@@ -70,8 +71,11 @@ class Member:
             step_back=lambda: step_back(self.commits, self.metadata, self.id),
         )
 
+    async def shut_down(self) -> None:
+        await controlled_shutdown(self.session, self.commits, self.metadata, self.membership.broker)
+
     async def stop(self) -> None:
-        await hand_over(self.commits, self.id)
+        await self.shut_down()
         await leave_sets(self.commits, self.id)
         await self.campaign.stop()
         await self.membership.leave()
@@ -257,6 +261,74 @@ def test_a_broker_that_stops_cleanly_hands_over_first() -> None:
         await until(lambda: len(house.rulers) == 1)
         assert house[2].told(0) == (2, 1, (2,))
         assert house[2].told(1) == (2, 0, (2,))
+
+    run(scenario)
+
+
+def test_a_broker_that_shuts_down_joins_no_set_until_its_next_life() -> None:
+    async def scenario(house: House) -> None:
+        await house[1].create((1, 2), (2, 1))
+        epoch = house[2].membership.broker.epoch
+        before = house[1].image  # a leader that has not heard of the shutdown
+        await house[2].shut_down()
+        assert [house[2].told(index) for index in range(2)] == [(1, 0, (1,)), (1, 1, (1,))]
+        await until(lambda: house[1].image.brokers[2].shutting_down)
+        assert 2 not in house[1].image.active_epochs()
+        partition = house[1].image.topics["t"].partitions[0]
+        with pytest.raises(Conflict, match="/brokers/epochs/2"):
+            await house.store.commit(alter_isr(before, "t", partition, (1, 2), {2: epoch}))
+        await house.members.pop(2).stop()
+        await house.join(2)
+        await until(lambda: house[1].image.active_epochs().get(2, 0) > epoch)
+        epoch = house[2].membership.broker.epoch
+        partition = house[1].image.topics["t"].partitions[0]
+        writes = alter_isr(house[1].image, "t", partition, (1, 2), {2: epoch})
+        await house.store.commit(writes)
+        await until(lambda: house[1].told(0) == (1, 0, (1, 2)))
+
+    run(scenario)
+
+
+def test_a_leader_does_not_add_a_broker_whose_registration_is_gone() -> None:
+    async def scenario(house: House) -> None:
+        await house[1].create((1, 2))
+        await house.crash(2)
+        await until(lambda: house[1].told() == (1, 0, (1,)))
+        partition = house[1].image.topics["t"].partitions[0]
+        with pytest.raises(Conflict, match="/brokers/ids/2"):
+            await house.store.commit(alter_isr(house[1].image, "t", partition, (1, 2), {2: 1}))
+
+    run(scenario)
+
+
+def test_a_process_that_stops_leaves_the_next_life_of_its_id_alone() -> None:
+    """Its session was lost, and another process is registered under its id since."""
+
+    async def scenario(house: House) -> None:
+        await house[1].create((1, 2))
+        old = house.members.pop(2)
+        await old.campaign.halt()
+        await house.store.delete(layout.broker_key(2), version=ANY_VERSION)
+        await house.join(2)
+        await old.shut_down()
+        await until(lambda: 2 in house[1].image.active_epochs())
+        assert not house[2].image.brokers[2].shutting_down
+        await old.crash()
+
+    run(scenario)
+
+
+def test_a_broker_that_dies_while_it_shuts_down_is_expelled_at_once() -> None:
+    async def scenario(house: House) -> None:
+        await house[2].shut_down()
+        await until(lambda: house[1].image.brokers[2].shutting_down)
+        dead = house[1].image.brokers[2]
+        assert await expel(house[1].session, house[1].commits, dead)
+        await until(lambda: 2 not in house[1].image.brokers)
+        assert not await expel(house[1].session, house[1].commits, dead)
+        await house[2].register()
+        assert not await expel(house[1].session, house[1].commits, dead)
+        assert house[2].image.brokers[2].epoch == dead.epoch + 2
 
     run(scenario)
 

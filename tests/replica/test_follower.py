@@ -13,6 +13,7 @@ from test_roles import LAG_MS, LIVE
 from ottla.cluster.image import Partition as State
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import patch
+from ottla.replica import follower
 from ottla.replica.follower import BACKOFF_MS_MIN, Following, Limits, restart_within
 from ottla.replica.partition import LOG_END, Partition
 from ottla.storage.log import LogConfig
@@ -104,6 +105,16 @@ def test_the_first_request_names_everything_and_the_next_only_what_moved() -> No
     assert asked(third) == []
     assert third is not None
     assert third.session_epoch == 2
+
+
+def test_a_request_names_no_more_than_the_leader_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower, "WISHES_MAX", 2)
+    follow = following(*(held(index=index) for index in range(5)))
+    named = []
+    while indexes := [index for index, *_ in asked(follow.next_request(11, NOW_MS))]:
+        named.append(indexes)
+        follow.take(answer(), NOW_MS)
+    assert named == [[0, 1], [2, 3], [4]]
 
 
 def test_a_partition_that_is_given_away_is_forgotten_and_can_come_back() -> None:

@@ -29,6 +29,7 @@ async def made(isr: tuple[int, ...]) -> tuple[EmbeddedStore, IsrWrites, Partitio
         await store.create(key, layout.dump(1))
         for version in range(epoch - 1):
             await store.commit([Put(key, layout.dump(version + 2), version)])
+        await store.hold(layout.broker_key(broker_id), b"{}")
     return store, IsrWrites(store, Metadata(store)), held(state(isr=isr))
 
 
@@ -121,6 +122,6 @@ def test_partitions_that_the_same_follower_joins_are_written_together() -> None:
             writes.want(partition, joining)
         await asyncio.sleep(0)
         assert await stored(store) == [1, 2, 3]
-        assert commits == [3]  # two states, and one life that both rely on
+        assert commits == [4]  # two states, and one life (counter and registration) for both
 
     asyncio.run(run())

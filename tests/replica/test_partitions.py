@@ -11,7 +11,7 @@ import pytest
 from ottla.cluster.image import Config, Image, Topic
 from ottla.cluster.image import Partition as PartitionState
 from ottla.errors import ErrorCode, KafkaError
-from ottla.replica.partitions import Partitions
+from ottla.replica.partitions import LOGS_AT_ONCE_MAX, Partitions
 from ottla.storage.log import LogConfig
 from ottla.storage.store import LogStore
 from ottla.testing.memory_files import MemoryFiles
@@ -71,6 +71,63 @@ def test_partitions_come_change_and_go_with_the_image() -> None:
     assert refusal(partitions, "t") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert refusal(partitions, "u", 1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert partitions.of_topic("t") == {}
+
+
+def test_a_large_topic_is_made_and_deleted_in_turns() -> None:
+    store = open_store(MemoryFiles())
+    partitions = follow(store)
+    count = 3 * LOGS_AT_ONCE_MAX
+    partitions.apply(image(topic("t", count)), NOW_MS)
+    assert len(held(partitions)) == len(store) == LOGS_AT_ONCE_MAX
+    assert partitions.behind
+    last = partitions.find("t", count - 1)
+    assert last.leads
+    assert len(store) == LOGS_AT_ONCE_MAX + 1, "only the one that was asked for"
+    assert refusal(partitions, "t", count) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    turns = 0
+    while partitions.behind:
+        partitions.catch_up(NOW_MS)
+        turns += 1
+    assert (turns, len(held(partitions)), len(store)) == (2, count, count)
+    assert partitions.find("t", count - 1) is last
+    partitions.apply(image(), NOW_MS)
+    assert held(partitions) == []
+    assert refusal(partitions, "t", count - 1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert len(store) == count - LOGS_AT_ONCE_MAX
+    while partitions.behind:
+        partitions.catch_up(NOW_MS)
+    assert len(store) == 0
+
+
+def test_a_large_topic_that_comes_again_begins_anew() -> None:
+    """Its logs of old are not deleted yet, those of before that are not even made."""
+    count = 3 * LOGS_AT_ONCE_MAX
+    partitions = follow(open_store(MemoryFiles()))
+    partitions.apply(image(topic("t", count)), NOW_MS)
+    while partitions.behind:
+        partitions.catch_up(NOW_MS)
+    old = partitions.find("t", count - 1)
+    ended: list[int] = []
+    old.waiting.add(lambda _: ended.append(1))
+    for mark in (2, 3):
+        partitions.apply(image(topic("t", count, mark=mark)), NOW_MS)
+    assert partitions.find("t", count - 1).topic_id == bytes([3]) * 16
+    assert ended == [1]
+    while partitions.behind:
+        partitions.catch_up(NOW_MS)
+    assert {each.topic_id for each in partitions} == {bytes([3]) * 16}
+    assert len(held(partitions)) == count
+
+
+def test_what_others_hold_by_then_is_not_made() -> None:
+    count = 2 * LOGS_AT_ONCE_MAX
+    store = open_store(MemoryFiles())
+    partitions = follow(store)
+    large = topic("t", count)
+    partitions.apply(image(large), NOW_MS)
+    moved = tuple(replace(each, replicas=(OTHER,)) for each in large.partitions)
+    partitions.apply(image(replace(large, partitions=moved)), NOW_MS)
+    assert (partitions.behind, held(partitions), len(store)) == (False, [], 0)
 
 
 def test_partitions_of_others_are_not_held() -> None:

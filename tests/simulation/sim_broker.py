@@ -108,6 +108,7 @@ class BrokerLife(Life):
         self.meta_store = SimStore(world.store, world.links, machine.name, times.store_patience_s)
         self.metadata = Metadata(self.meta_store)
         self.failed = asyncio.Event()
+        self.shutting_down = False
         self.session_is_gone = False
         """By the store; we may not know it yet."""
 

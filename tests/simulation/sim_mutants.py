@@ -7,13 +7,14 @@ harmless. It is put in here, from outside; the project's source has no switch fo
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 from ottla.broker import partition_data, registration
 from ottla.cluster import decisions_elections as elections
+from ottla.cluster.image import Image
 from ottla.cluster.store import ANY_VERSION
 from ottla.errors import ErrorCode
 from ottla.replica import isr_writes
@@ -121,6 +122,23 @@ def sets_written_without_a_version() -> AbstractContextManager[Any]:
         return alter_isr(image, name, replace(state, version=ANY_VERSION), *given)
 
     return patch.object(isr_writes, "alter_isr", put_anyway)
+
+
+@mutant
+def a_broker_that_shuts_down_is_taken_back() -> AbstractContextManager[Any]:
+    """A leader checks neither the epoch nor the shutdown of who joins (before KIP-841)."""
+    alter_isr = isr_writes.alter_isr
+
+    def without_checks(image: Any, name: str, state: Any, isr: Any, epochs: Any) -> Any:
+        return alter_isr(image, name, state, isr, {})
+
+    def everybody(self: Image) -> dict[int, int]:
+        return {each.id: each.epoch for each in self.brokers.values()}
+
+    both = ExitStack()
+    both.enter_context(patch.object(isr_writes, "alter_isr", without_checks))
+    both.enter_context(patch.object(Image, "active_epochs", everybody))
+    return both
 
 
 @mutant

@@ -7,6 +7,7 @@ found = simulate(world.run())      the sentences about what was broken; nothing,
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -21,12 +22,14 @@ from sim_broker import DATA, BrokerLife, Machine, Times
 from sim_network import STORE, Links, Unreachable
 
 from ottla.cluster import layout
+from ottla.cluster.changes import Changes
 from ottla.cluster.decisions import Dice, NewTopic, create_topic
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.image import Broker as Registration
 from ottla.cluster.image import Image
+from ottla.cluster.store import StoreError
 from ottla.config import Listener, ServerConfig
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
 from ottla.replica.partition import Partition
@@ -54,6 +57,7 @@ class Settings:
 # How often each happens.
 FAULTS = {
     "kill": 6,
+    "shut down": 4,
     "power cut": 3,
     "pause": 3,
     "cut": 2,
@@ -71,7 +75,7 @@ FAULTS = {
 
 
 class World:
-    def __init__(self, seed: int, settings: Settings = Settings()) -> None:  # noqa: B008
+    def __init__(self, seed: int, settings: Settings = Settings()) -> None:
         self.seed = seed
         self.settings = settings
         self.chance = Random(f"simulation {seed}")
@@ -98,6 +102,8 @@ class World:
         self._acked_epochs: Counter[int] = Counter()
         self._ended = False
         self._names = 0
+        self._shut_down: set[int] = set()
+        """Brokers that have left their in-sync sets and still run."""
         self._fragile: int | None = None
         """A broker that lost what it had not flushed, and may be in an in-sync set still."""
 
@@ -110,6 +116,7 @@ class World:
         for machine in self.machines.values():
             self._launch(machine)
         self.links.spawn(self._sessions())
+        self.links.spawn(self._watch_sets(self.store.changes(layout.TOPICS)))
         producers = [
             self.links.spawn(self._produce(number)) for number in range(self.settings.producers)
         ]
@@ -151,6 +158,7 @@ class World:
         if machine.life is None:
             return False
         life, machine.life = machine.life, None
+        self._shut_down.discard(machine.number)
         life.kill()
         machine.files.kill()
         # Somebody finds the port closed and says so, or the session ends in its own time.
@@ -179,6 +187,45 @@ class World:
                 if silent_s > self.times.session_s and not life.session_is_gone:
                     self.say(f"session of {life.name} expires")
                     self._expire(life)
+
+    def _begin_shutdown(self, machine: Machine, for_s: float) -> bool:
+        """A controlled shutdown; the process ends when it is done, and a while later."""
+        life = machine.life
+        if life is None or life.paused or life.shutting_down or not life.registered:
+            return False
+
+        async def leave() -> None:
+            await life.registration.unwatch()
+            with contextlib.suppress(StoreError, KafkaError):
+                await life.registration.controlled_shutdown()
+                if machine.life is life:
+                    self._shut_down.add(machine.number)
+                    self.say(f"{machine.name} has left its sets")
+
+        def end() -> None:
+            if machine.life is life:
+                self._kill(machine)
+                self._later(self.chance.uniform(*self.settings.for_s), relaunch)
+
+        def relaunch() -> None:
+            if machine.life is None:
+                self._launch(machine)
+
+        life.shutting_down = True
+        life.spawn(leave())
+        self._later(for_s, end)
+        return True
+
+    async def _watch_sets(self, changes: Changes) -> None:
+        """Nobody takes a broker that shuts down back (KIP-841)."""
+        known: dict[str, set[int]] = {}
+        async for change in changes:
+            if change.entry is None or not change.key.endswith("/state"):
+                continue
+            isr = set(layout.load(change.entry)["isr"])
+            for number in (isr - known.get(change.key, isr)) & self._shut_down:
+                self.found.append(f"{change.key} took {number} back, which shuts down")
+            known[change.key] = isr
 
     # Faults
 
@@ -209,6 +256,8 @@ class World:
                 if not self._kill(machine):
                     return False
                 self._later(for_s, lambda: machine.life or self._launch(machine))
+            case "shut down":
+                return self._begin_shutdown(machine, for_s)
             case "power cut":
                 return self._cut_power(machine, for_s)
             case "kill all":
@@ -281,6 +330,8 @@ class World:
                 continue
             if life is None or life.paused or life.session_is_gone or not life.registered:
                 return False
+            if life.shutting_down:
+                return False
             if self.links.is_cut(life.name, STORE) or self.links.is_cut(STORE, life.name):
                 return False
         return all(len(isr) > 1 for isr in self._isrs())
@@ -307,7 +358,9 @@ class World:
         for machine in self.machines.values():
             machine.clock_ms = 0
             machine.files.heal()
-            if machine.life is not None and machine.life.has_no_disk:
+            if machine.life is not None and (
+                machine.life.has_no_disk or machine.life.shutting_down
+            ):
                 self._kill(machine)  # by itself: the process ends, and is started again
             if machine.life is None:
                 self._launch(machine)
@@ -456,6 +509,7 @@ class World:
         history.logs = {place: seen.get(place, []) for place in self.places}
 
     def _violations(self) -> Iterator[str]:
+        yield from self.found
         yield from self.history.accidents
         for check in (*CLUSTER, acknowledged_records_are_stored, offsets_are_dense):
             yield from check(self.history)

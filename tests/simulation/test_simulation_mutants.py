@@ -9,7 +9,7 @@ from sim_search import histories
 HISTORIES_MAX = 300
 # Each of these found one of the mistakes when this was written. They are tried first, to save
 # time; a change of the code gives every seed another history, and then the others have their turn.
-LUCKY = (3, 2, 8, 14, 38, 47, 94, 320, 330, 456)
+LUCKY = (3, 8, 14, 47, 11, 66, 171, 195)
 
 pytestmark = pytest.mark.timeout(300)
 

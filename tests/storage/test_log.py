@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from storage_kit import (
     NOW,
@@ -21,6 +23,7 @@ from ottla.records.batch import Origin, build_batch, read_header
 from ottla.records.record import Record
 from ottla.storage.log import LogConfig
 from ottla.storage.residents import Residents
+from ottla.storage.rewriting import RECORDS_LOOKED_AT_MAX, UNPACKED_SIZE_MAX
 from ottla.testing.memory_files import MemoryFiles
 
 
@@ -102,6 +105,28 @@ def test_a_compacted_topic_needs_keys() -> None:
     assert code(error) is ErrorCode.INVALID_RECORD
     append(log, marker(7, commit=True), origin=Origin.COORDINATOR)
     assert log.end_offset == 2
+
+
+def test_so_many_records_are_looked_at_and_no_more() -> None:
+    """A batch of 25 KB with 50,001 records: others would wait for as long as it takes."""
+    log = open_memory_log(config=LogConfig(cleanup_policy=frozenset(("compact",))))
+    record = Record(timestamp=NOW, key=b"k", value=b"")
+    with pytest.raises(KafkaError) as error:
+        append(log, build_batch([record] * (RECORDS_LOOKED_AT_MAX + 1), compression=4))
+    assert code(error) is ErrorCode.MESSAGE_TOO_LARGE
+    assert log.end_offset == 0
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_a_bomb_is_refused_where_it_is_unpacked(codec: int) -> None:
+    log = open_memory_log(config=LogConfig(cleanup_policy=frozenset(("compact",))))
+    large = Record(timestamp=NOW, key=b"k", value=bytes(UNPACKED_SIZE_MAX))
+    bomb = build_batch([large], compression=codec)
+    log.config = dataclasses.replace(log.config, max_message_bytes=len(bomb))
+    with pytest.raises(KafkaError) as error:
+        append(log, bomb)
+    assert code(error) is ErrorCode.MESSAGE_TOO_LARGE
+    assert log.end_offset == 0
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ its client hears of it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
@@ -106,12 +107,16 @@ class Commits:
             return
         if fence is not None:
             writes = [fence(), *writes]
+        if len(writes) > WRITES_AT_ONCE_MAX:  # of a large topic: others have their turn in between
+            await asyncio.sleep(0)
         try:
             versions = await self._store.commit(writes)
         except Conflict:
             raise
         except StoreError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        if len(writes) > WRITES_AT_ONCE_MAX:
+            await asyncio.sleep(0)
         self._metadata.apply(_changes(writes, versions))
 
     async def _try(self, writes: list[Write], fence: Fence | None, attempt: int) -> bool:

@@ -287,10 +287,15 @@ def check_replicas(image: Image, replicas: Sequence[int], replication_factor: in
 
 
 def _first_states(image: Image, assignment: Assignment, first: int) -> tuple[Partition, ...]:
-    """New partitions: the first live replica leads, all live ones are in sync."""
+    """New partitions: the first live replica leads, all live ones are in sync.
+
+    One that shuts down is neither, unless it is the only one.
+    """
     partitions = []
+    active = image.active_epochs()
     for index, replicas in enumerate(assignment, first):
-        live = tuple(broker for broker in replicas if broker in image.brokers)
+        live = tuple(broker for broker in replicas if broker in active)
+        live = live or tuple(broker for broker in replicas if broker in image.brokers)
         partitions.append(Partition(index, tuple(replicas), live[0], 0, live, 0))
     return tuple(partitions)
 

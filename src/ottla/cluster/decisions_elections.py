@@ -75,15 +75,18 @@ def broker_gone(image: Image, broker_id: int, unclean: AllowsUnclean = never) ->
 def broker_leaving(image: Image, broker_id: int) -> list[Write]:
     """A broker is about to stop: another member of the in-sync set leads what it led.
 
-    It leaves those sets at once, so that nobody waits for it any more. What only it can lead it
+    It leaves all sets at once, so that no leader waits for it any more. What only it can lead it
     leads to its end.
     """
-    live = image.brokers.keys() - {broker_id}
+    active = image.active_epochs().keys() - {broker_id}
 
     def handed_over(partition: Partition, allowed: bool) -> Partition:
-        if partition.leader != broker_id:
+        if broker_id not in partition.isr:
             return partition
-        isr = tuple(each for each in partition.isr if each in live)
+        if partition.leader != broker_id:
+            isr = tuple(each for each in partition.isr if each != broker_id)
+            return replace(partition, isr=isr) if isr else partition
+        isr = tuple(each for each in partition.isr if each in active)
         leader = _first(partition.replicas, isr)
         return partition if leader == NO_LEADER else _led(partition, leader, isr)
 
@@ -171,13 +174,16 @@ def alter_isr(
     """A leader changes the in-sync set of a partition that it leads.
 
     `epochs` has the broker epochs of the members that are added: which of their lives it was that
-    caught up. A broker counts its epoch up before it looks which sets it has to leave, so either
-    the count fails this write, or that look finds what it wrote.
+    caught up. A broker counts its epoch up before it looks which sets it has to leave, both when it
+    comes to life and when it shuts down, so either the count fails this write, or that look finds
+    what it wrote. The other check is that of the registration: the controller sees a broker that
+    goes after this write, and takes it out of the set.
     """
-    checks: list[Write] = [
-        Check(layout.broker_epoch_key(broker_id), epoch - 1)  # epochs count from 1, versions from 0
-        for broker_id, epoch in epochs.items()
-    ]
+    checks: list[Write] = []
+    for broker_id, epoch in epochs.items():
+        # Epochs count from 1, versions from 0.
+        checks.append(Check(layout.broker_epoch_key(broker_id), epoch - 1))
+        checks.append(Check(layout.broker_key(broker_id), layout.HELD_VERSION))
     changed = replace(partition, isr=tuple(isr))
     key = layout.state_key(name, partition.index)
     return [*checks, Put(key, dump_state(changed, image.controller_epoch), partition.version)]

@@ -14,8 +14,6 @@ from ottla.cluster.commits import Commits
 from ottla.cluster.image import Broker
 from ottla.cluster.store import Check, Conflict, Delete, MetaStore, Write
 
-HELD_VERSION = 0  # what is held is never changed
-
 log = logging.getLogger("ottla.cluster")
 
 
@@ -23,15 +21,19 @@ async def expel(store: MetaStore, commits: Commits, broker: Broker) -> bool:
     """End this life of a broker; False if it had ended already. StoreError, KafkaError as ever."""
     epoch_key = layout.broker_epoch_key(broker.id)
     entry = await store.get(epoch_key)
-    if entry is None or layout.load(entry) != broker.epoch:
-        return False  # it has begun another life
+    # Its next life counts the epoch up after this registration has gone and before it makes its
+    # own. So read them in this order: if the registration is still that of this life, the check of
+    # the counter protects the next one. (The counter alone can't tell: a shutdown counts, too.)
+    registered = await store.get(layout.broker_key(broker.id))
+    if entry is None or registered is None or layout.load(registered)["epoch"] != broker.epoch:
+        return False
     writes: list[Write] = [
         Check(epoch_key, entry.version),
-        Delete(layout.broker_key(broker.id), HELD_VERSION),
+        Delete(layout.broker_key(broker.id), layout.HELD_VERSION),
     ]
     held = await store.get(layout.CONTROLLER)
     if held is not None and layout.load(held)["brokerid"] == broker.id:
-        writes.append(Delete(layout.CONTROLLER, HELD_VERSION))
+        writes.append(Delete(layout.CONTROLLER, layout.HELD_VERSION))
     try:
         await commits.commit(writes)
     except Conflict:  # somebody else was faster

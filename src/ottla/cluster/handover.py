@@ -6,9 +6,12 @@ every write says which state it replaces.
 
 from __future__ import annotations
 
+from ottla.cluster import layout
 from ottla.cluster.commits import Commits
 from ottla.cluster.decisions_elections import broker_gone, broker_leaving
+from ottla.cluster.image import Broker
 from ottla.cluster.metadata import Metadata
+from ottla.cluster.store import Conflict, MetaStore, Put
 
 
 async def step_back(commits: Commits, metadata: Metadata, broker_id: int) -> None:
@@ -21,9 +24,24 @@ async def step_back(commits: Commits, metadata: Metadata, broker_id: int) -> Non
     await commits.carry_out_each(lambda image: broker_gone(image, broker_id))
 
 
-async def hand_over(commits: Commits, broker_id: int) -> None:
-    """Let others lead what they can, before this broker stops."""
-    await commits.carry_out_each(lambda image: broker_leaving(image, broker_id))
+async def controlled_shutdown(
+    store: MetaStore, commits: Commits, metadata: Metadata, broker: Broker
+) -> None:
+    """Let others lead what they can, and leave the in-sync sets, before this broker stops.
+
+    The broker counts its epoch up first: from then on no leader can add it to a set (KIP-841). A
+    leader that did so before is seen, because all is read after that.
+    """
+    key = layout.broker_epoch_key(broker.id)
+    entry = await store.get(key)
+    if entry is None or layout.load(entry) != broker.epoch:
+        return  # another process has our id now: the counter and the sets are that broker's
+    try:
+        await commits.commit([Put(key, layout.dump(broker.epoch + 1), entry.version)])
+    except Conflict:
+        return
+    await metadata.refresh()
+    await commits.carry_out_each(lambda image: broker_leaving(image, broker.id))
 
 
 async def leave_sets(commits: Commits, broker_id: int) -> None:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from ottla.auth.acls import Acl
+from ottla.auth.tokens import DelegationToken
 from ottla.config import Listener
 
 NO_LEADER = -1
@@ -20,14 +23,27 @@ name). The name None is the default of its kind."""
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
+class SupportedFeature(NamedTuple):
+    """The levels of a feature that a broker's program supports (KIP-584)."""
+
+    name: str
+    level_min: int
+    level_max: int
+
+
 @dataclass(slots=True, frozen=True)
 class Broker:
-    """A live broker: where it listens, and which of its lives this is."""
+    """A live broker: where it listens, and which of its lives this is.
+
+    `shutting_down`: it is in controlled shutdown, and joins no in-sync set any more (KIP-841).
+    """
 
     id: int
     epoch: int
     listeners: tuple[Listener, ...]
     rack: str | None
+    shutting_down: bool = False
+    features: tuple[SupportedFeature, ...] = ()
 
     def listener(self, name: str) -> Listener | None:
         """Where clients of this listener find the broker."""
@@ -102,8 +118,25 @@ class Topic:
 
 
 @dataclass(slots=True, frozen=True)
+class StoredAcls:
+    """The rules for one resource pattern, which lie under one key."""
+
+    acls: frozenset[Acl]
+    version: int
+
+
+@dataclass(slots=True, frozen=True)
+class StoredToken:
+    """A delegation token, and the version of its key."""
+
+    token: DelegationToken
+    version: int
+
+
+@dataclass(slots=True, frozen=True)
 class Image:
-    """The whole cluster. `broker_configs` has '' for the cluster-wide defaults."""
+    """The whole cluster. `broker_configs` has '' for the cluster-wide defaults, `feature_levels`
+    only what was set (`features_version` counts how often; None: never)."""
 
     cluster_id: str = ""
     controller_id: int = -1
@@ -114,7 +147,15 @@ class Image:
     broker_configs: Mapping[str, Config] = field(default_factory=dict)
     group_configs: Mapping[str, Config] = field(default_factory=dict)
     client_metrics_configs: Mapping[str, Config] = field(default_factory=dict)
-    quotas: Mapping[QuotaEntity, Config] = field(default_factory=dict)
+    quotas: Mapping[QuotaEntity, Config] = field(default_factory=dict)  # and SCRAM credentials
+    acls: Mapping[tuple[int, int, str], StoredAcls] = field(default_factory=dict)
+    tokens: Mapping[str, StoredToken] = field(default_factory=dict)
+    feature_levels: Mapping[str, int] = field(default_factory=dict)
+    features_version: int | None = None
+
+    def active_epochs(self) -> dict[int, int]:
+        """The epochs of brokers that may join in-sync sets: those that aren't shutting down."""
+        return {each.id: each.epoch for each in self.brokers.values() if not each.shutting_down}
 
     def topic_name(self, topic_id: bytes) -> str:
         """The name behind an id, or '' if no topic has it."""

@@ -3,7 +3,7 @@
 /cluster/id                                   the cluster's id
 /controller  /controller_epoch                who decides (held), and for which time round
 /brokers/ids/<id>                             a live broker (held)
-/brokers/epochs/<id>                          how often it has come to life (ours)
+/brokers/epochs/<id>                          counts its lives and their shutdowns (ours)
 /brokers/topics/<topic>                       topic id, replicas of each partition, and which of
                                               them come and go (reassignment)
 /brokers/topics/<topic>/partitions/<p>/state  leader, epoch, in-sync set
@@ -11,10 +11,13 @@
 /config/brokers/<id> or /<default>            broker configs set at run time
 /config/groups/<group>                        a group's own configs
 /config/client-metrics/<name>                 a subscription to clients' metrics
-/config/users/<user>                          a user's quotas
+/config/users/<user>                          a user's quotas and SCRAM credentials
 /config/users/<user>/clients/<client id>      quotas of a user's client
 /config/clients/<client id>, /config/ips/<ip> quotas of clients and of addresses
 /latest_producer_id_block                     the last block of producer ids given out
+/feature                                      the finalized levels of features that were set
+/kafka-acl, /kafka-acl-extended               ACLs (access.py)
+/delegation_token/tokens/<id>                 delegation tokens (access.py)
 
 Names of groups and of whatever else may have any name are percent-encoded, as Kafka does; the
 default of all users, clients or addresses is <default>.
@@ -25,10 +28,18 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from ottla.cluster.image import NO_LEADER, Broker, Config, Partition, QuotaEntity
+from ottla.cluster.image import (
+    NO_LEADER,
+    Broker,
+    Config,
+    Partition,
+    QuotaEntity,
+    SupportedFeature,
+)
 from ottla.cluster.store import Entry
 from ottla.config import Listener
 
@@ -42,8 +53,12 @@ BROKER_CONFIGS = "/config/brokers"
 GROUP_CONFIGS = "/config/groups"
 CLIENT_METRICS = "/config/client-metrics"
 PRODUCER_IDS = "/latest_producer_id_block"
+FEATURES = "/feature"
+SENSITIVE = ("/config/users", "/delegation_token")
+"""Below these nobody but brokers may read, where the store can tell them from others."""
 
 DEFAULT = "<default>"
+HELD_VERSION = 0  # what is held is never changed
 
 _QUOTA_FOLDERS = {"user": "users", "client-id": "clients", "ip": "ips"}
 _QUOTA_KINDS = {folder: kind for kind, folder in _QUOTA_FOLDERS.items()}
@@ -169,6 +184,13 @@ def load_topic(entry: Entry) -> tuple[bytes, list[Assignment]]:
 
 
 def dump_state(leader: int, leader_epoch: int, isr: Sequence[int], controller_epoch: int) -> bytes:
+    return _dump_state(leader, leader_epoch, tuple(isr), controller_epoch)
+
+
+@lru_cache(maxsize=1024)  # thousands of a topic's partitions have the same state
+def _dump_state(
+    leader: int, leader_epoch: int, isr: tuple[int, ...], controller_epoch: int
+) -> bytes:
     return dump(
         {
             "version": 1,
@@ -184,17 +206,14 @@ def load_partition(index: int, assignment: Assignment, state: Entry | None) -> P
     replicas, adding, removing = assignment
     if state is None:  # its topic is there, its first leader is not yet elected
         return Partition(index, replicas, NO_LEADER, 0, (), -1, adding, removing)
-    value = load(state)
-    return Partition(
-        index,
-        replicas,
-        value["leader"],
-        value["leader_epoch"],
-        tuple(value["isr"]),
-        state.version,
-        adding,
-        removing,
-    )
+    leader, leader_epoch, isr = _load_state(state.value)
+    return Partition(index, replicas, leader, leader_epoch, isr, state.version, adding, removing)
+
+
+@lru_cache(maxsize=1024)  # as above
+def _load_state(stored: bytes) -> tuple[int, int, tuple[int, ...]]:
+    value = json.loads(stored.decode())
+    return value["leader"], value["leader_epoch"], tuple(value["isr"])
 
 
 def dump_config(values: Mapping[str, str]) -> bytes:
@@ -207,14 +226,22 @@ def load_config(entry: Entry | None) -> Config:
     return Config(load(entry)["config"], entry.version)
 
 
+def dump_features(levels: Mapping[str, int]) -> bytes:
+    return dump({"version": 2, "status": 1, "features": dict(levels)})
+
+
+def load_features(entry: Entry) -> dict[str, int]:
+    return {str(name): int(level) for name, level in load(entry)["features"].items()}
+
+
 def dump_broker(broker: Broker, timestamp_ms: int, directories: Sequence[str] = ()) -> bytes:
     """`directories` are the ids of its log directories, of which it has the locks."""
-    first = broker.listeners[0]
+    plain = [each for each in broker.listeners if each.security_protocol == "PLAINTEXT"]
     return dump(
         {
             "version": 5,
-            "host": first.host,
-            "port": first.port,
+            "host": plain[0].host if plain else None,  # for clients of the first versions of Kafka
+            "port": plain[0].port if plain else -1,
             "jmx_port": -1,
             "timestamp": str(timestamp_ms),
             "endpoints": [str(listener) for listener in broker.listeners],
@@ -222,14 +249,18 @@ def dump_broker(broker: Broker, timestamp_ms: int, directories: Sequence[str] = 
                 listener.name: listener.security_protocol for listener in broker.listeners
             },
             "rack": broker.rack,
-            "features": {},
+            "features": {
+                each.name: {"min_version": each.level_min, "max_version": each.level_max}
+                for each in broker.features
+            },
             "epoch": broker.epoch,
             "directories": list(directories),
         }
     )
 
 
-def load_broker(broker_id: int, entry: Entry) -> Broker:
+def load_broker(broker_id: int, entry: Entry, epoch: Entry | None = None) -> Broker:
+    """`epoch` is the broker's counter: past the registered epoch, that life is shutting down."""
     value = load(entry)
     protocols = value["listener_security_protocol_map"]
     listeners = []
@@ -237,4 +268,10 @@ def load_broker(broker_id: int, entry: Entry) -> Broker:
         name, _, address = endpoint.partition("://")
         host, _, port = address.rpartition(":")
         listeners.append(Listener(name, host.strip("[]"), int(port), protocols[name]))
-    return Broker(broker_id, value["epoch"], tuple(listeners), value.get("rack"))
+    shutting_down = epoch is not None and load(epoch) > value["epoch"]
+    features = tuple(
+        SupportedFeature(name, each["min_version"], each["max_version"])
+        for name, each in value.get("features", {}).items()
+    )
+    rack = value.get("rack")
+    return Broker(broker_id, value["epoch"], tuple(listeners), rack, shutting_down, features)

@@ -9,7 +9,7 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 
 from ottla.cluster import layout
-from ottla.cluster.image import Broker
+from ottla.cluster.image import Broker, SupportedFeature
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.store import Change, Conflict, Create, Hold, MetaStore, Put
 from ottla.config import Listener
@@ -72,6 +72,7 @@ class Membership:
         rack: str | None,
         now_ms: int,
         directories: Sequence[str] = (),
+        features: tuple[SupportedFeature, ...] = (),
         patience_s: float = 0,
         step_back: Callable[[], Awaitable[None]] = _nothing_to_leave,
     ) -> Membership:
@@ -87,7 +88,7 @@ class Membership:
         await _make_way(store, broker_id, directories, patience_s)
         epoch = await _next_epoch(store, broker_id)
         await step_back()
-        broker = Broker(broker_id, epoch, listeners, rack)
+        broker = Broker(broker_id, epoch, listeners, rack, features=features)
         try:
             hold = await store.hold(key, layout.dump_broker(broker, now_ms, directories))
         except Conflict:

@@ -15,9 +15,18 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from ottla.cluster import layout
+from ottla.cluster import access, layout
 from ottla.cluster.changes import Changes
-from ottla.cluster.image import Broker, Config, Image, Partition, QuotaEntity, Topic
+from ottla.cluster.image import (
+    Broker,
+    Config,
+    Image,
+    Partition,
+    QuotaEntity,
+    StoredAcls,
+    StoredToken,
+    Topic,
+)
 from ottla.cluster.store import Change, Entry, MetaStore, StoreError
 
 OnImage = Callable[[Image], None]
@@ -25,6 +34,7 @@ Name = TypeVar("Name", bound=Hashable)
 Thing = TypeVar("Thing")
 
 CLUSTER_KEYS = frozenset({layout.CLUSTER_ID, layout.CONTROLLER, layout.CONTROLLER_EPOCH})
+TOKEN_PARTS = access.TOKENS.split("/")[1:]
 
 log = logging.getLogger("ottla.cluster")
 
@@ -98,6 +108,7 @@ class Metadata:
         groups: set[str] = set()
         metrics: set[str] = set()
         quotas: set[QuotaEntity] = set()
+        others: list[list[str]] = []
         for key in keys:
             match key.split("/")[1:]:
                 case ["brokers", "topics", topic, "partitions", index, "state"] if index.isdigit():
@@ -106,7 +117,7 @@ class Metadata:
                         indexes.add(int(index))
                 case ["brokers", "topics", topic, *_] | ["config", "topics", topic]:
                     topics[topic] = None
-                case ["brokers", "ids", broker_id] if broker_id.isdigit():
+                case ["brokers", "ids" | "epochs", broker_id] if broker_id.isdigit():
                     brokers.add(int(broker_id))
                 case ["config", "brokers", name]:
                     configs.add("" if name == layout.DEFAULT else name)
@@ -116,13 +127,19 @@ class Metadata:
                     metrics.add(layout.decode_name(name))
                 case ["config", *parts] if _is_quota(parts):
                     quotas.add(layout.quota_entity(parts))
+                case parts:
+                    others.append(parts)
         image = self.image
         if not CLUSTER_KEYS.isdisjoint(keys):
             image = self._with_cluster(image)
+        if layout.FEATURES in keys:
+            image = self._with_features(image)
         if topics:
             image = self._with_topics(image, topics)
         if brokers:
-            image = replace(image, brokers=_merge(image.brokers, brokers, self._broker))
+            # A broker's epoch counter is read with its registration: its echo changes nothing.
+            live = _merge(image.brokers, brokers, self._broker)
+            image = replace(image, brokers=live) if live != image.brokers else image
         if configs:
             merged = _merge(image.broker_configs, configs, self._broker_config)
             image = replace(image, broker_configs=merged)
@@ -134,6 +151,16 @@ class Metadata:
             image = replace(image, client_metrics_configs=merged)
         if quotas:
             image = replace(image, quotas=_merge(image.quotas, quotas, self._quota))
+        return self._with_access(image, others)
+
+    def _with_access(self, image: Image, changed: list[list[str]]) -> Image:
+        """ACLs and delegation tokens; of anything else the image has nothing."""
+        acls = {key for parts in changed if (key := access.AclKey.of_parts(parts)) is not None}
+        tokens = {parts[2] for parts in changed if parts[:2] == TOKEN_PARTS and len(parts) == 3}
+        if acls:
+            image = replace(image, acls=_merge(image.acls, acls, self._acls))
+        if tokens:
+            image = replace(image, tokens=_merge(image.tokens, tokens, self._token))
         return image
 
     def _with_cluster(self, image: Image) -> Image:
@@ -146,6 +173,12 @@ class Metadata:
             controller_id=layout.load(held)["brokerid"] if held else -1,
             controller_epoch=layout.load(epoch) if epoch else 0,
         )
+
+    def _with_features(self, image: Image) -> Image:
+        entry = self._entries.get(layout.FEATURES)
+        levels = layout.load_features(entry) if entry else {}
+        version = entry.version if entry else None
+        return replace(image, feature_levels=levels, features_version=version)
 
     def _with_topics(self, image: Image, changed: Mapping[str, set[int] | None]) -> Image:
         def read(name: str) -> Topic | None:
@@ -215,7 +248,10 @@ class Metadata:
 
     def _broker(self, broker_id: int) -> Broker | None:
         entry = self._entries.get(layout.broker_key(broker_id))
-        return layout.load_broker(broker_id, entry) if entry is not None else None
+        if entry is None:
+            return None
+        epoch = self._entries.get(layout.broker_epoch_key(broker_id))
+        return layout.load_broker(broker_id, entry, epoch)
 
     def _broker_config(self, name: str) -> Config | None:
         return self._config(layout.broker_config_key(name))
@@ -228,6 +264,15 @@ class Metadata:
 
     def _quota(self, entity: QuotaEntity) -> Config | None:
         return self._config(layout.quota_key(entity))
+
+    def _acls(self, pattern: tuple[int, int, str]) -> StoredAcls | None:
+        key = access.AclKey(*pattern)
+        entry = self._entries.get(key.path)
+        return access.load_acls(key, entry) if entry is not None else None
+
+    def _token(self, token_id: str) -> StoredToken | None:
+        entry = self._entries.get(access.token_key(token_id))
+        return access.load_token(entry) if entry is not None else None
 
     def _config(self, key: str) -> Config | None:
         entry = self._entries.get(key)

@@ -1,4 +1,4 @@
-"""What is set at run time: configs, quotas, and the blocks of producer ids that are given out.
+"""What is set at run time: configs, quotas, ACLs, users, tokens, and blocks of producer ids.
 
 Any broker may change these, without the controller: each lies under a key of its own, and a change
 is made on the newest state of it.
@@ -6,13 +6,16 @@ is made on the newest state of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from ottla.auth.acls import Acl, AclFilter
+from ottla.auth.tokens import DelegationToken
 from ottla.cluster import layout
+from ottla.cluster.access import AclKey, dump_token, token_key, write_acls
 from ottla.cluster.commits import TRIES_MAX, Commits
 from ottla.cluster.decisions import write_config
 from ottla.cluster.image import Config, Image, QuotaEntity
-from ottla.cluster.store import Check, Conflict, Create, MetaStore, Put, Write
+from ottla.cluster.store import Check, Conflict, Create, Delete, MetaStore, Put, Write
 from ottla.errors import ErrorCode, KafkaError
 
 PRODUCER_ID_BLOCK = 1000
@@ -97,6 +100,70 @@ class Settings:
             return write_config(layout.quota_key(entity), present, values)
 
         return await self._commits.for_each(entities, decide, validate_only=validate_only)
+
+    async def carry_out(
+        self, decide: Callable[[Image], list[Write]], *, validate_only: bool = False
+    ) -> None:
+        """Anything else that is set, by a decision on the newest image; KafkaError refuses."""
+
+        def decided(image: Image) -> tuple[list[Write], None]:
+            writes = decide(image)
+            return ([] if validate_only else writes), None
+
+        await self._commits.carry_out(decided)
+
+    async def create_acls(self, acls: Iterable[Acl]) -> None:
+        """All of them; one that is there already is no mistake."""
+        added: dict[AclKey, set[Acl]] = {}
+        for acl in acls:
+            added.setdefault(AclKey.of(acl), set()).add(acl)
+
+        def decide(image: Image) -> tuple[list[Write], None]:
+            writes: list[Write] = []
+            for key, rules in added.items():
+                present = image.acls.get(key)
+                known = present.acls if present is not None else frozenset()
+                writes += write_acls(image, key, known | rules)
+            return writes, None
+
+        await self._commits.carry_out(decide)
+
+    async def delete_acls(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
+        """What each filter means goes; gives what each one found."""
+
+        def decide(image: Image) -> tuple[list[Write], list[list[Acl]]]:
+            found: list[list[Acl]] = [[] for _ in filters]
+            writes: list[Write] = []
+            for pattern, stored in image.acls.items():
+                gone: set[Acl] = set()
+                for place, wanted in enumerate(filters):
+                    meant = [acl for acl in sorted(stored.acls) if wanted.matches(acl)]
+                    found[place] += meant
+                    gone |= set(meant)
+                if gone:
+                    writes += write_acls(image, AclKey(*pattern), stored.acls - gone)
+            return writes, found
+
+        return await self._commits.carry_out(decide)
+
+    async def alter_token(
+        self, token_id: str, change: Callable[[DelegationToken | None], DelegationToken | None]
+    ) -> DelegationToken | None:
+        """Put what `change` makes of the token (None: no such one) in its place (None: it goes)."""
+
+        def decide(image: Image) -> tuple[list[Write], DelegationToken | None]:
+            present = image.tokens.get(token_id)
+            token = change(None if present is None else present.token)
+            key = token_key(token_id)
+            if present is None:
+                return ([] if token is None else [Create(key, dump_token(token))]), token
+            if token is None:
+                return [Delete(key, present.version)], None
+            if token == present.token:
+                return [], token
+            return [Put(key, dump_token(token), present.version)], token
+
+        return await self._commits.carry_out(decide)
 
     async def _alter_config(
         self,

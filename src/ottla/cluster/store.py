@@ -109,6 +109,10 @@ class SessionState(NamedTuple):
     disconnects: int
     expiries: int
 
+    @property
+    def connected(self) -> bool:
+        return self.state == "CONNECTED"
+
 
 class MetaStore(Protocol):
     """Metadata, wherever it is kept."""

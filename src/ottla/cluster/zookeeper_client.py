@@ -54,8 +54,9 @@ from kazoo.protocol.serialization import (
 )
 from kazoo.protocol.states import KazooState, KeeperState, ZnodeStat
 from kazoo.retry import KazooRetry
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
+from ottla.cluster.layout import SENSITIVE
 from ottla.cluster.zookeeper_tree import Node, Operation
 
 EPHEMERAL: Final = 1
@@ -225,7 +226,7 @@ class Client:
         for count in range(1, len(parts) + 1):
             node = "/" + "/".join(parts[:count])
             with contextlib.suppress(NodeExistsError):
-                await self.call(Create(node, None, self._acl, 0))
+                await self.call(Create(node, None, self._acl_of(node), 0))
 
     def watch(self, path: str) -> asyncio.Future[Any]:
         return self.call(AddWatch(path))
@@ -249,7 +250,7 @@ class Client:
     def _request(self, operation: Operation) -> Any:
         match operation:
             case Operation("create", path, value, _, ephemeral):
-                return Create(path, value, self._acl, EPHEMERAL if ephemeral else 0)
+                return Create(path, value, self._acl_of(path), EPHEMERAL if ephemeral else 0)
             case Operation("set", path, value, version):
                 return SetData(path, value, version)
             case Operation("delete", path, _, version):
@@ -257,6 +258,12 @@ class Client:
             case Operation("check", path, _, version):
                 return CheckVersion(path, version)
         raise AssertionError(operation.kind)
+
+    def _acl_of(self, path: str) -> Any:
+        """Credentials are not for the others, who may read everything else."""
+        if self._acl is not OPEN_ACL_UNSAFE and path.startswith(SENSITIVE):
+            return CREATOR_ALL_ACL
+        return self._acl
 
     def _read_event(self, data: bytes, offset: int) -> None:
         watch, _ = Watch.deserialize(data, offset)

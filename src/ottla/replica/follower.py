@@ -44,6 +44,7 @@ SESSION_ERRORS: Final = (
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
 
+WISHES_MAX: Final = 5_000  # partitions of one Fetch; brokers refuse 10,000 (broker/portions.py)
 THROTTLED_MS: Final = 100  # how long one waits that is over its quota, before it looks again
 
 Key = tuple[bytes, int]  # topic id, index
@@ -224,10 +225,17 @@ class Following:
 
     def _wishes(self) -> list[FetchTopic]:
         found: dict[bytes, FetchTopic] = {}
-        for (topic_id, index), followed in self._changed.items():
+        count = 0
+        for key, followed in list(self._changed.items()):
+            # The leader refuses larger requests. The next one of the session brings the rest.
+            if count == WISHES_MAX and not self._denied:
+                break
+            topic_id, index = key
+            del self._changed[key]
             wish = followed.wish()
             if wish == followed.asked:
                 continue
+            count += 1
             followed.asked = wish
             followed.named_in = self.requests
             self._forgotten.pop((topic_id, index), None)
@@ -244,7 +252,6 @@ class Following:
                     partition_max_bytes=self.limits.partition_bytes_max,
                 )
             )
-        self._changed.clear()
         return list(found.values())
 
     def _next_epoch(self) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from ottla.cluster import layout
@@ -141,11 +142,15 @@ class IsrWrites:
             followers.give_up()
 
     def _say(self, wish: Wish) -> None:
-        before = wish.state.isr
-        name = wish.partition.name
-        if len(wish.isr) < len(before):
+        shrunk = len(wish.isr) < len(wish.state.isr)
+        if shrunk:
             self.shrunk += 1
-            log.warning("%s: in sync are now %s, before %s", name, wish.isr, before)
         else:
             self.expanded += 1
-            log.info("%s: in sync are now %s, before %s", name, wish.isr, before)
+        level = logging.WARNING if shrunk else logging.INFO
+        before, after = _listed(wish.state.isr), _listed(wish.isr)
+        log.log(level, "ISR of %s changed from %s to %s", wish.partition.name, before, after)
+
+
+def _listed(isr: Iterable[int]) -> str:
+    return ",".join(map(str, isr))

@@ -11,7 +11,8 @@ The rules, all of them here:
 - A follower that is caught up and may join is waited for as well: else it would run after a high
   watermark that each append moves on, and never join under load.
 - It may join when it has reached the high watermark and the start of the leader's epoch, and when
-  it lives in the life (broker epoch) that the cluster knows (KIP-903).
+  it lives in the life (broker epoch) that the cluster knows (KIP-903) and isn't shutting down
+  (KIP-841).
 - One that has not been caught up for replica.lag.time.max.ms is to leave.
 - Only one change of the set is under way at a time.
 """
@@ -65,7 +66,7 @@ class Follower:
 class Followers:
     """The followers of a partition that we lead, in one epoch of leadership.
 
-    `live` are the brokers that the cluster has, with the epoch of each; somebody else keeps it.
+    `live` are the brokers that may be in sync, with the epoch of each; somebody else keeps it.
     """
 
     __slots__ = (
@@ -173,7 +174,7 @@ class Followers:
         return self.is_eligible(each) and each.is_caught_up(leader_end, now_ms, self._lag_max_ms)
 
     def is_eligible(self, each: Follower) -> bool:
-        """Whether it is alive, and the one that fetches is the one the cluster knows."""
+        """True if it is registered in the life that fetches, and isn't shutting down."""
         return each.broker_epoch >= 0 and self._live.get(each.broker_id) == each.broker_epoch
 
     def joining(self, broker_id: int, high_watermark: int) -> tuple[int, ...] | None:

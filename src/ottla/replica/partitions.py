@@ -18,6 +18,10 @@ log = logging.getLogger("ottla.replica")
 
 LAG_MAX_MS: Final = 30_000
 
+# Logs that are made or deleted in one go: each takes up to 0.5 ms, and a topic may have thousands.
+# The others follow in turns of as many (`catch_up`).
+LOGS_AT_ONCE_MAX: Final = 50
+
 NOTHING: Mapping[int, Partition] = {}
 
 # The settings of a topic's logs: its own configs over the broker's defaults.
@@ -32,7 +36,12 @@ def unheard(partition: Partition, gone: bool) -> None:
 
 
 class Partitions:
-    """Name and index to Partition. A partition whose directory failed stays here as offline."""
+    """Name and index to Partition. A partition whose directory failed stays here as offline.
+
+    A new topic's first logs are made with it. The others are made in turns, or when somebody asks
+    for one of them: `find` gives every partition that this broker holds. A deleted topic's
+    partitions are gone for everybody at once; their files are renamed in turns.
+    """
 
     def __init__(
         self,
@@ -51,7 +60,7 @@ class Partitions:
         self._lag_max_ms = lag_max_ms
         self._on_role = on_role
         self._on_brokers = on_brokers
-        self._live: dict[int, int] = {}  # the cluster's brokers, and the epoch of each
+        self._live: dict[int, int] = {}  # the brokers that may be in sync, and the epoch of each
         self._fenced = False
         self._store = store
         self._settings = settings
@@ -59,6 +68,10 @@ class Partitions:
         self._applied: dict[str, Topic] = {}
         self._offline: dict[tuple[str, int], str] = {}  # why it has no log
         self._starting = False
+        self._now_ms = 0
+        self._at_once = 0  # logs that may still be made or deleted in this turn
+        self._unmade: dict[tuple[str, int], None] = {}  # in the order in which they will be
+        self._undeleted: dict[tuple[str, int], Partition] = {}
 
     def __iter__(self) -> Iterator[Partition]:
         for held in self._topics.values():
@@ -71,6 +84,8 @@ class Partitions:
         """The partition, or the error that a client is told."""
         held = self._topics.get(topic)
         partition = held.get(index) if held is not None else None
+        if partition is None:
+            partition = self.made(topic, index)
         if partition is None:
             raise self.missing(topic, index)
         if partition.log.dir.offline:
@@ -118,7 +133,8 @@ class Partitions:
 
     def apply(self, image: Image, now_ms: int) -> None:
         """Create, delete and change what this image says differently from the last one."""
-        live = {broker.id: broker.epoch for broker in image.brokers.values()}
+        self._at_once, self._now_ms = LOGS_AT_ONCE_MAX, now_ms
+        live = image.active_epochs()
         if live != self._live:
             self._on_brokers([each for each in live if live[each] != self._live.get(each)])
             self._live.clear()
@@ -135,6 +151,22 @@ class Partitions:
             if before is not None and before.id != topic.id:  # deleted and created again
                 self._delete(name, now_ms)
             self._change(topic, now_ms)
+
+    @property
+    def behind(self) -> bool:
+        """Whether there are logs to be made or deleted."""
+        return bool(self._unmade or self._undeleted)
+
+    def catch_up(self, now_ms: int, count: int = LOGS_AT_ONCE_MAX) -> None:
+        """Make or delete the next ones."""
+        self._now_ms = now_ms
+        for _ in range(count):
+            if self._undeleted:
+                self._remove(*next(iter(self._undeleted)), now_ms)
+            elif self._unmade:
+                self.made(*next(iter(self._unmade)))
+            else:
+                break
 
     def wake(self, directory: LogDir) -> None:
         """A log directory has failed: who waits for its partitions is told."""
@@ -179,22 +211,53 @@ class Partitions:
                 partition.log.config = settings
                 self._tell(partition, state, now_ms)
                 continue
-            try:
-                found = self._log(topic, state.index, settings, now_ms)
-            except KafkaError as error:
-                log.error("%s-%d is offline: %s", topic.name, state.index, error)
-                self._offline[topic.name, state.index] = error.message
+            if self._may_wait(topic, state.index):
+                self._unmade[topic.name, state.index] = None
                 continue
-            self._offline.pop((topic.name, state.index), None)
-            partition = self._take(topic, state, found)
-            held[state.index] = partition
-            self._tell(partition, state, now_ms)
-            self._on_role(partition, False)
+            self._make(topic, state, settings, now_ms)
+
+    def _may_wait(self, topic: Topic, index: int) -> bool:
+        """Whether there is a log to be made, and enough for this turn. Coordinators need all of
+        theirs at once."""
+        if self._starting or topic.name.startswith("__"):
+            return False
+        key = (topic.name, index)
+        if self._store.get(*key) is not None and key not in self._undeleted:
+            return False
+        self._at_once -= 1
+        return self._at_once < 0
+
+    def made(self, topic: str, index: int) -> Partition | None:
+        """One whose log was not made yet."""
+        if (topic, index) not in self._unmade:
+            return None
+        applied = self._applied[topic]
+        settings = self._settings(applied.configs)
+        return self._make(applied, applied.partitions[index], settings, self._now_ms)
+
+    def _make(
+        self, topic: Topic, state: State, settings: LogConfig, now_ms: int
+    ) -> Partition | None:
+        """The partition with its log; None if its directory failed."""
+        self._unmade.pop((topic.name, state.index), None)
+        try:
+            found = self._log(topic, state.index, settings, now_ms)
+        except KafkaError as error:
+            log.error("%s-%d is offline: %s", topic.name, state.index, error)
+            self._offline[topic.name, state.index] = error.message
+            return None
+        self._offline.pop((topic.name, state.index), None)
+        partition = self._take(topic, state, found)
+        self._topics[topic.name][state.index] = partition
+        self._tell(partition, state, now_ms)
+        self._on_role(partition, False)
+        return partition
 
     def _give_away(self, topic: Topic, state: State, now_ms: int) -> None:
         """Others hold it now: reassigned. What was found at the start is put aside, as nobody
         said so to this broker."""
         partition = self._topics[topic.name].pop(state.index, None)
+        self._unmade.pop((topic.name, state.index), None)
         try:
             if partition is not None:
                 log.info("%s is held by others now: deleted here", partition.name)
@@ -233,6 +296,8 @@ class Partitions:
             self._on_role(partition, False)
 
     def _log(self, topic: Topic, index: int, settings: LogConfig, now_ms: int) -> Log:
+        if (topic.name, index) in self._undeleted:  # of the topic that had this name before
+            self._remove(topic.name, index, now_ms)
         found = self._store.get(topic.name, index)
         if found is not None:
             found.config = settings
@@ -248,10 +313,19 @@ class Partitions:
         held = self._topics.pop(name)
         for key in [key for key in self._offline if key[0] == name]:
             del self._offline[key]
-        for partition in held.values():
-            try:
-                self._store.delete(name, partition.index, now_ms=now_ms)
-            except KafkaError as error:
-                log.error("%s-%d: not deleted: %s", name, partition.index, error)
-            partition.end()
-            self._on_role(partition, True)
+        for key in [key for key in self._unmade if key[0] == name]:
+            del self._unmade[key]
+        for index, partition in held.items():
+            self._undeleted[name, index] = partition
+            self._at_once -= 1
+            if self._at_once >= 0:
+                self._remove(name, index, now_ms)
+
+    def _remove(self, name: str, index: int, now_ms: int) -> None:
+        partition = self._undeleted.pop((name, index))
+        try:
+            self._store.delete(name, index, now_ms=now_ms)
+        except KafkaError as error:
+            log.error("%s-%d: not deleted: %s", name, index, error)
+        partition.end()
+        self._on_role(partition, True)

@@ -10,6 +10,8 @@ Everywhere else nobody looks behind a batch's header.
 
 from __future__ import annotations
 
+from typing import Final
+
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records import compression
 from ottla.records.batch import (
@@ -22,6 +24,11 @@ from ottla.records.batch import (
 from ottla.records.record import check_keys, read_records
 from ottla.records.rewrite import recompress
 from ottla.storage.log_config import COMPACT, LOG_APPEND_TIME, LONG_MAX, PRODUCER, LogConfig
+
+# Of a batch whose records have to be looked at while everybody waits: how many there may be, and
+# how large they may be once they are unpacked, unless max.message.bytes is larger.
+RECORDS_LOOKED_AT_MAX: Final = 50_000
+UNPACKED_SIZE_MAX: Final = 32 * 1024 * 1024
 
 CODECS = {
     "uncompressed": compression.NONE,
@@ -36,15 +43,19 @@ def prepare(
     data: memoryview, headers: list[BatchHeader], config: LogConfig, now_ms: int, origin: Origin
 ) -> tuple[memoryview, list[BatchHeader]]:
     """The bytes to be written and their headers; KafkaError for records that may not be."""
-    if COMPACT in config.cleanup_policy:
-        for header in headers:
-            if not header.control:
-                check_keys(data, header)
+    compacts = COMPACT in config.cleanup_policy
     stamped = config.message_timestamp_type == LOG_APPEND_TIME
     before_max_ms = config.message_timestamp_before_max_ms
-    if before_max_ms != LONG_MAX and not stamped:
+    ages = before_max_ms != LONG_MAX and not stamped
+    if (compacts or ages) and origin == Origin.CLIENT:
+        _check_counts(headers)
+    if compacts:
         for header in headers:
-            _check_age(data, header, now_ms - before_max_ms)
+            if not header.control:
+                check_keys(data, header, size_max=_unpacked_size_max(config))
+    if ages:
+        for header in headers:
+            _check_age(data, header, config, now_ms - before_max_ms)
     if config.compression_type != PRODUCER:
         data, headers = _pack(data, headers, config, origin)
     if stamped:
@@ -55,8 +66,23 @@ def prepare(
     return data, headers
 
 
-def _check_age(data: memoryview, header: BatchHeader, earliest: int) -> None:
-    for record in read_records(data, header):
+def _unpacked_size_max(config: LogConfig) -> int:
+    return max(UNPACKED_SIZE_MAX, config.max_message_bytes)
+
+
+def _check_counts(headers: list[BatchHeader]) -> None:
+    """A batch of 50 KB can hold 100,000 records, and all other clients wait while they are looked
+    at. The Java producer cuts a batch that is too large in two."""
+    count = sum(header.record_count for header in headers)
+    if count > RECORDS_LOOKED_AT_MAX:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"{count} records; {RECORDS_LOOKED_AT_MAX} are the most where each is looked at",
+        )
+
+
+def _check_age(data: memoryview, header: BatchHeader, config: LogConfig, earliest: int) -> None:
+    for record in read_records(data, header, size_max=_unpacked_size_max(config)):
         if 0 <= record.timestamp < earliest:
             raise KafkaError(
                 ErrorCode.INVALID_TIMESTAMP,
@@ -76,7 +102,7 @@ def _pack(
     }.get(codec)
     packed = bytearray()
     for header in headers:
-        batch = recompress(data, header, codec, level=level)
+        batch = recompress(data, header, codec, level=level, size_max=_unpacked_size_max(config))
         packed += data[header.position : header.position + header.size] if batch is None else batch
     view = memoryview(packed)
     size_max = config.max_message_bytes
