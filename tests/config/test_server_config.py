@@ -11,12 +11,16 @@ from ottla.config import (
     BROKER_CONFIGS,
     ConfigError,
     ConfigType,
+    ListenerSettings,
     ServerConfig,
     Source,
     Update,
     advertise,
+    definition_of,
     format_value,
+    tls_settings,
 )
+from ottla.config.listener_settings import PER_LISTENER
 
 PYTHON_TYPES = {
     ConfigType.BOOLEAN: "bool",
@@ -52,7 +56,7 @@ def test_every_used_property_has_an_attribute_of_its_type() -> None:
     declared = ServerConfig.__annotations__
     for name, definition in BROKER_CONFIGS.items():
         attribute = name.replace(".", "_")
-        if not definition.used or name in FOLDED:
+        if not definition.used or name in FOLDED or name.startswith(PER_LISTENER):
             assert attribute not in declared, name
         elif attribute not in RESOLVED:
             optional = " | None" if definition.default is None else ""
@@ -146,8 +150,22 @@ WRONG = [
         "connection.failed.authentication.delay.ms",
         "must be less than",
     ),
-    ({"listeners": "SSL://:9093"}, "listeners", "SSL is not served yet"),
-    ({"authorizer.class.name": "x.Y"}, "authorizer.class.name", "no authorizer yet"),
+    (
+        {"listeners": "SSL://:9093", "security.inter.broker.protocol": "PLAINTEXT"},
+        "security.inter.broker.protocol",
+        "must be one of the advertised listeners: SSL",
+    ),
+    (
+        {"security.inter.broker.protocol": "SSL", "inter.broker.listener.name": "PLAINTEXT"},
+        "inter.broker.listener.name",
+        "only one of it and security.inter.broker.protocol",
+    ),
+    (
+        {"listeners": "SASL_SSL://:9093", "sasl.mechanism.inter.broker.protocol": "PLAIN"},
+        "sasl.mechanism.inter.broker.protocol",
+        "that listener SASL_SSL enables: GSSAPI",
+    ),
+    ({"authorizer.class.name": "x.Y"}, "authorizer.class.name", "the authorizer is built in"),
     (
         {"zookeeper.connect": "h:2181", "zookeeper.set.acl": "true"},
         "zookeeper.set.acl",
@@ -334,3 +352,41 @@ def test_a_broker_of_a_cluster_replicates_the_topics_of_coordinators() -> None:
     assert (default.value, default.source) == ("3", Source.DEFAULT)
     chosen = ServerConfig({**several, "offsets.topic.replication.factor": "2"})
     assert chosen.offsets_topic_replication_factor == 2
+
+
+LISTENERS = "OUTSIDE://:9093,PLAINTEXT://:9092"
+PROTOCOLS = "OUTSIDE:SASL_SSL,PLAINTEXT:PLAINTEXT"
+
+
+def test_brokers_speak_over_plaintext_unless_told_otherwise_as_in_kafka() -> None:
+    properties = {"listeners": LISTENERS, "listener.security.protocol.map": PROTOCOLS}
+    assert ServerConfig(properties).inter_broker_listener_name == "PLAINTEXT"
+    properties |= {
+        "inter.broker.listener.name": "outside",
+        "listener.name.outside.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    }
+    assert ServerConfig(properties).inter_broker_listener_name == "OUTSIDE"
+
+
+def test_a_listeners_own_property_wins_in_whichever_layer_it_is() -> None:
+    static = {"listeners": LISTENERS, "listener.security.protocol.map": PROTOCOLS}
+    own = "listener.name.outside.ssl.client.auth"
+    config = ServerConfig({**static, own: "required"}, dynamic_broker={"ssl.client.auth": "none"})
+    assert ListenerSettings(config, "OUTSIDE").get("ssl.client.auth") == "required"
+    assert ListenerSettings(config, "PLAINTEXT").get("ssl.client.auth") == "none"
+
+
+def test_client_auth_of_sasl_ssl_is_the_listeners_own_only() -> None:
+    static = {"listeners": LISTENERS, "listener.security.protocol.map": PROTOCOLS}
+    config = ServerConfig({**static, "ssl.client.auth": "required"})
+    settings = ListenerSettings(config, "OUTSIDE")
+    assert tls_settings(settings, "SSL").client_auth == "required"
+    assert tls_settings(settings, "SASL_SSL").client_auth == "none"
+
+
+def test_properties_of_a_listener_and_a_mechanism_are_known() -> None:
+    jaas = definition_of("listener.name.outside.scram-sha-256.sasl.jaas.config")
+    assert jaas is BROKER_CONFIGS["sasl.jaas.config"]
+    assert definition_of("listener.name.outside.ssl.keystore.location") is not None
+    assert definition_of("listener.name.outside.no.such") is None

@@ -13,6 +13,7 @@ from ottla.config.definition import (
     format_value,
 )
 from ottla.config.group_resource import group_config, validate_group_overrides
+from ottla.config.listener_settings import ListenerSettings
 from ottla.config.listeners import Listener, advertise
 from ottla.config.properties import parse_properties
 from ottla.config.server import ServerConfig, Setting, definition_of
@@ -20,6 +21,7 @@ from ottla.config.tables import BROKER_CONFIGS
 from ottla.config.tables.client_metrics import CLIENT_METRICS_CONFIGS
 from ottla.config.tables.group_resource import GROUP_CONFIGS, GROUP_SYNONYMS
 from ottla.config.tables.topics import TOPIC_CONFIGS, TOPIC_SYNONYMS
+from ottla.config.tls_settings import StoreSettings, TlsSettings, tls_settings
 from ottla.config.topics import topic_config, validate_topic_overrides
 
 __all__ = [
@@ -33,9 +35,12 @@ __all__ = [
     "ConfigType",
     "Definition",
     "Listener",
+    "ListenerSettings",
     "ServerConfig",
     "Setting",
     "Source",
+    "StoreSettings",
+    "TlsSettings",
     "Update",
     "Value",
     "advertise",
@@ -43,6 +48,7 @@ __all__ = [
     "format_value",
     "group_config",
     "parse_properties",
+    "tls_settings",
     "topic_config",
     "validate_client_metrics",
     "validate_group_overrides",

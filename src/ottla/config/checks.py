@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ottla.config.definition import ConfigError
+from ottla.config.listener_settings import ListenerSettings
+
 if TYPE_CHECKING:
     from ottla.config.server import Problem, ServerConfig
 
 UNROUTABLE = ("0.0.0.0", "::")
-SERVED_PROTOCOLS = ("PLAINTEXT",)
 
 
 def contradictions(config: ServerConfig) -> Iterator[Problem]:
     yield from _listener_problems(config)
     yield from _connection_problems(config)
+    yield from _inter_broker_problems(config)
     yield from _missing_protection(config)
     low, high = config.log_cleaner_min_compaction_lag_ms, config.log_cleaner_max_compaction_lag_ms
     if low > high:
@@ -39,10 +42,13 @@ def _listener_problems(config: ServerConfig) -> Iterator[Problem]:
             reason = f"{listener.host} is no address that a client could connect to"
             yield "advertised.listeners", str(listener), reason
     advertised = [listener.name for listener in config.advertised_listeners]
-    chosen = config.get("inter.broker.listener.name")
-    if chosen is not None and str(chosen).upper() not in advertised:
+    chosen = config.inter_broker_listener_name
+    if chosen not in advertised:
+        name = "inter.broker.listener.name"
+        if config.get(name) is None:
+            name = "security.inter.broker.protocol"
         reason = f"must be one of the advertised listeners: {','.join(advertised)}"
-        yield "inter.broker.listener.name", config.inter_broker_listener_name, reason
+        yield name, chosen, reason
 
 
 def _connection_problems(config: ServerConfig) -> Iterator[Problem]:
@@ -61,15 +67,26 @@ def _connection_problems(config: ServerConfig) -> Iterator[Problem]:
         yield "connection.failed.authentication.delay.ms", str(delay), reason
 
 
+def _inter_broker_problems(config: ServerConfig) -> Iterator[Problem]:
+    """Brokers must be able to authenticate to each other where they ask everybody to."""
+    name = config.inter_broker_listener_name
+    found = [each for each in config.listeners if each.name == name]
+    if not found or not found[0].security_protocol.startswith("SASL_"):
+        return
+    mechanism = str(config.get("sasl.mechanism.inter.broker.protocol"))
+    try:
+        enabled = ListenerSettings(config, name).get("sasl.enabled.mechanisms")
+    except ConfigError as error:
+        yield from error.problems
+        return
+    assert isinstance(enabled, tuple)
+    if mechanism not in enabled:
+        reason = f"must be one of the mechanisms that listener {name} enables: {','.join(enabled)}"
+        yield "sasl.mechanism.inter.broker.protocol", mechanism, reason
+
+
 def _missing_protection(config: ServerConfig) -> Iterator[Problem]:
     """What would leave somebody less protected, or more alone, than they asked to be."""
-    for listener in config.listeners:
-        if listener.security_protocol not in SERVED_PROTOCOLS:
-            reason = f"{listener.security_protocol} is not served yet, only PLAINTEXT is"
-            yield "listeners", str(listener), reason
-    if config.get("authorizer.class.name"):
-        reason = "there is no authorizer yet, and nobody would be refused anything"
-        yield "authorizer.class.name", str(config.get("authorizer.class.name")), reason
     if config.zookeeper_set_acl and not (
         config.ottla_zookeeper_sasl_username or config.zookeeper_ssl_keystore_location
     ):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ottla.config.checks import contradictions
 from ottla.config.definition import ConfigError, Definition, Source, Value, format_value
+from ottla.config.listener_settings import PER_LISTENER, PER_MECHANISM
 from ottla.config.listeners import Listener, parse_listeners, parse_protocol_map
 from ottla.config.properties import parse_properties
 from ottla.config.tables import BROKER_CONFIGS, FAMILIES, INTERNAL, RETIRED
@@ -62,6 +63,9 @@ class ServerConfig:
     queued_max_requests: int
     queued_max_request_bytes: int
     connection_failed_authentication_delay_ms: int
+    security_inter_broker_protocol: str
+    ottla_ssl_files_check_interval_ms: int
+    ottla_ssl_ktls_enable: bool
 
     auto_create_topics_enable: bool
     delete_topic_enable: bool
@@ -157,6 +161,20 @@ class ServerConfig:
     group_consumer_min_assignment_interval_ms: int
     group_consumer_max_assignment_interval_ms: int
 
+    group_streams_session_timeout_ms: int
+    group_streams_min_session_timeout_ms: int
+    group_streams_max_session_timeout_ms: int
+    group_streams_heartbeat_interval_ms: int
+    group_streams_min_heartbeat_interval_ms: int
+    group_streams_max_heartbeat_interval_ms: int
+    group_streams_max_size: int
+    group_streams_num_standby_replicas: int
+    group_streams_max_standby_replicas: int
+    group_streams_initial_rebalance_delay_ms: int
+    group_streams_assignment_interval_ms: int
+    group_streams_min_assignment_interval_ms: int
+    group_streams_max_assignment_interval_ms: int
+
     group_share_session_timeout_ms: int
     group_share_min_session_timeout_ms: int
     group_share_max_session_timeout_ms: int
@@ -174,6 +192,8 @@ class ServerConfig:
     group_share_min_partition_max_record_locks: int
     group_share_max_partition_max_record_locks: int
     group_share_max_share_sessions: int
+    errors_deadletterqueue_topic_name_prefix: str
+    errors_deadletterqueue_auto_create_topics_enable: bool
     share_coordinator_state_topic_num_partitions: int
     share_coordinator_state_topic_replication_factor: int
     share_coordinator_state_topic_min_isr: int
@@ -192,6 +212,8 @@ class ServerConfig:
     transaction_max_timeout_ms: int
     transactional_id_expiration_ms: int
     transaction_partition_verification_enable: bool
+    add_partitions_to_txn_retry_backoff_ms: int
+    add_partitions_to_txn_retry_backoff_max_ms: int
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int
     transaction_remove_expired_transaction_cleanup_interval_ms: int
 
@@ -217,6 +239,15 @@ class ServerConfig:
     metrics_port: int | None
     metrics_host: str | None
     ottla_metadata_sync_enable: bool
+
+    authorizer_class_name: str
+    super_users: str
+    allow_everyone_if_no_acl_found: bool
+    ottla_authorizer_audit_format: str
+    delegation_token_secret_key: str | None
+    delegation_token_max_lifetime_ms: int
+    delegation_token_expiry_time_ms: int
+    delegation_token_expiry_check_interval_ms: int
 
     def __init__(
         self,
@@ -302,9 +333,13 @@ class ServerConfig:
                 return _scaled(default, synonym)
         return None
 
+    def _texts(self) -> dict[str, str]:
+        """What is set in any layer, the upper one's where several say something."""
+        return {**self.static, **self.dynamic_default, **self.dynamic_broker}
+
     def _parse(self, problems: list[Problem]) -> dict[str, Value]:
         values: dict[str, Value] = {}
-        merged = {**self.static, **self.dynamic_default, **self.dynamic_broker}
+        merged = self._texts()
         for name, definition in BROKER_CONFIGS.items():
             text = merged.get(name)
             values[name] = self._default(definition)
@@ -319,7 +354,7 @@ class ServerConfig:
     def _resolve(self, problems: list[Problem]) -> None:
         """Fill the typed attributes: plain ones as parsed, the derived ones after them."""
         for name, definition in BROKER_CONFIGS.items():
-            if definition.used:
+            if definition.used and not name.startswith(PER_LISTENER):
                 setattr(self, name.replace(".", "_"), self._values[name])
         self._resolve_identity(problems)
         self._resolve_times(problems)
@@ -375,11 +410,20 @@ class ServerConfig:
                 problems.append((name, ",".join(entries), str(error)))
                 return
             setattr(self, name.replace(".", "_"), self._without_controllers(found))
+        self._resolve_inter_broker(problems)
+
+    def _resolve_inter_broker(self, problems: list[Problem]) -> None:
+        """By name or by protocol. Where neither is set: PLAINTEXT as in Kafka, else the first."""
         chosen = self._values["inter.broker.listener.name"]
-        if chosen is not None:
-            self.inter_broker_listener_name = str(chosen).upper()
-        elif self.advertised_listeners:
-            self.inter_broker_listener_name = self.advertised_listeners[0].name
+        protocol = self._texts().get("security.inter.broker.protocol")
+        names = [listener.name for listener in self.advertised_listeners]
+        if chosen is not None and protocol is not None:
+            reason = "only one of it and security.inter.broker.protocol should be set"
+            problems.append(("inter.broker.listener.name", str(chosen), reason))
+        elif chosen is not None or protocol is not None:
+            self.inter_broker_listener_name = str(chosen or protocol).strip().upper()
+        elif names:
+            self.inter_broker_listener_name = "PLAINTEXT" if "PLAINTEXT" in names else names[0]
 
     def _without_controllers(self, listeners: list[Listener]) -> tuple[Listener, ...]:
         """A KRaft file also names the controllers' listeners, which nobody would answer here."""
@@ -426,10 +470,15 @@ def known(name: str) -> bool:
 
 
 def definition_of(name: str) -> Definition | None:
-    """The definition behind a name; `listener.name.<listener>.` before one is looked through."""
-    if name.startswith("listener.name."):
-        name = ".".join(name.split(".")[3:])
-    return BROKER_CONFIGS.get(name)
+    """The definition behind a name; `listener.name.<listener>.` before one is looked through, and
+    so is the mechanism after it."""
+    if not name.startswith("listener.name."):
+        return BROKER_CONFIGS.get(name)
+    _, _, own = name.removeprefix("listener.name.").partition(".")
+    _, _, of_mechanism = own.partition(".")
+    if of_mechanism in PER_MECHANISM:
+        return BROKER_CONFIGS[of_mechanism]
+    return BROKER_CONFIGS.get(own)
 
 
 def _scaled(value: Value, synonym: Synonym) -> Value:

@@ -6,6 +6,7 @@ from ottla.config.definition import READ_ONLY, Check, ConfigType, Definition, Up
 from ottla.config.tables.accepted_cluster import CLUSTER
 from ottla.config.tables.accepted_groups import NEWER_GROUPS
 from ottla.config.tables.accepted_security import SECURITY
+from ottla.config.tables.access import ACCESS
 from ottla.config.tables.consumer_groups import CONSUMER_GROUPS
 from ottla.config.tables.controller import CONTROLLER
 from ottla.config.tables.general import GENERAL
@@ -13,6 +14,8 @@ from ottla.config.tables.groups import GROUPS
 from ottla.config.tables.logs import LOGS
 from ottla.config.tables.replication import REPLICATION
 from ottla.config.tables.shares import SHARES
+from ottla.config.tables.streams_groups import STREAMS_GROUPS
+from ottla.config.tables.tls import TLS
 from ottla.config.tables.transactions import TRANSACTIONS
 from ottla.config.tables.zookeeper import ZOOKEEPER
 
@@ -35,8 +38,11 @@ BROKER_CONFIGS: dict[str, Definition] = {
         *GROUPS,
         *CONSUMER_GROUPS,
         *SHARES,
+        *STREAMS_GROUPS,
+        *TLS,
         *TRANSACTIONS,
         *ZOOKEEPER,
+        *ACCESS,
     )
 }
 for _row in CLUSTER + NEWER_GROUPS + SECURITY:

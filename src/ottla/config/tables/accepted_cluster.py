@@ -64,7 +64,6 @@ REPLICATION: list[Row] = [
     ("fetch.purgatory.purge.interval.requests", INT, 1000, None),
     ("producer.purgatory.purge.interval.requests", INT, 1000, None),
     ("delete.records.purgatory.purge.interval.requests", INT, 1, None),
-    ("security.inter.broker.protocol", STRING, "PLAINTEXT", None),
 ]
 
 KRAFT: list[Row] = [

@@ -7,12 +7,10 @@ from ottla.config.definition import (
     CLASS,
     CLUSTER_WIDE,
     INT,
-    INT_MAX,
     KIB,
     LIST,
     LONG,
     MIB,
-    STRING,
     at_least,
     list_of,
 )
@@ -40,29 +38,14 @@ SHARE: list[Row] = [
     ("group.share.assignor.offload.enable", BOOLEAN, True, None, WIDE),
     ("group.share.initialize.retry.interval.ms", INT, 30000, ONE),
     ("share.fetch.purgatory.purge.interval.requests", INT, 1000, None),
-    ("errors.deadletterqueue.auto.create.topics.enable", BOOLEAN, False, None, WIDE),
-    ("errors.deadletterqueue.topic.name.prefix", STRING, "dlq.", None, WIDE),
     ("share.coordinator.threads", INT, 1, ONE),
     ("share.coordinator.append.linger.ms", INT, -1, at_least(-1)),
     ("share.coordinator.cached.buffer.max.bytes", INT, MIB + 12, BUFFER, WIDE),
 ]
 
 STREAMS: list[Row] = [
-    ("group.streams.session.timeout.ms", INT, 45000, ONE),
-    ("group.streams.min.session.timeout.ms", INT, 45000, ONE),
-    ("group.streams.max.session.timeout.ms", INT, 60000, ONE),
-    ("group.streams.heartbeat.interval.ms", INT, 5000, ONE),
-    ("group.streams.min.heartbeat.interval.ms", INT, 5000, ONE),
-    ("group.streams.max.heartbeat.interval.ms", INT, 15000, ONE),
-    ("group.streams.max.size", INT, INT_MAX, ONE),
-    ("group.streams.num.standby.replicas", INT, 0, ZERO),
-    ("group.streams.max.standby.replicas", INT, 2, ZERO),
     ("group.streams.num.warmup.replicas", INT, 2, ZERO),
     ("group.streams.max.warmup.replicas", INT, 20, ZERO),
-    ("group.streams.initial.rebalance.delay.ms", INT, 3000, ZERO),
-    ("group.streams.assignment.interval.ms", INT, 1000, ZERO, WIDE),
-    ("group.streams.min.assignment.interval.ms", INT, 0, ZERO),
-    ("group.streams.max.assignment.interval.ms", INT, 15000, ZERO),
     ("group.streams.assignors", LIST, ("sticky",), SOME),
     ("group.streams.assignor.offload.enable", BOOLEAN, True, None, WIDE),
     ("group.streams.task.offset.interval.ms", INT, 60000, ONE),
@@ -74,8 +57,6 @@ STREAMS: list[Row] = [
 
 TRANSACTIONS: list[Row] = [
     ("transaction.two.phase.commit.enable", BOOLEAN, False, None),
-    ("add.partitions.to.txn.retry.backoff.ms", INT, 20, ONE),
-    ("add.partitions.to.txn.retry.backoff.max.ms", INT, 100, ZERO),
 ]
 
 NEWER_GROUPS = COORDINATOR + CONSUMER + SHARE + STREAMS + TRANSACTIONS

@@ -29,10 +29,10 @@ CONSUMER_GROUPS = [
     D(
         "group.coordinator.rebalance.protocols",
         LIST,
-        ("classic", "consumer"),
+        ("classic", "consumer", "streams"),
         list_of("classic", "consumer", "share", "streams", empty=False),
-        "Protocols of consumers that are served. Share groups come with their feature, and streams "
-        "groups are not to be had, whatever is said here.",
+        "Protocols of groups that are served. Share groups come with their feature, whatever is "
+        "said here.",
     ),
     D(
         "group.consumer.session.timeout.ms",

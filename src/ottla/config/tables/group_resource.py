@@ -1,4 +1,4 @@
-"""Configs of a single group (a GROUP resource): KIP-848, KIP-932, KIP-1071.
+"""Configs of a single group (a GROUP resource): KIP-848, KIP-932, KIP-1071, KIP-1191.
 
 Most stand in for a broker property, which holds for every group that has none of its own; what a
 group may ask for lies between two more broker properties.
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from ottla.config.definition import (
     BOOLEAN,
+    DAY_MS,
     INT,
+    LONG,
     STRING,
     Definition,
     Value,
     at_least,
+    between,
     one_of,
 )
 from ottla.config.durations import duration_ms
@@ -36,6 +39,12 @@ def offset_reset(value: Value) -> str | None:
         f"Invalid value `{text}` for configuration share.auto.offset.reset. The value must be"
         " either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
     )
+
+
+def not_internal(value: Value) -> str | None:
+    if str(value).startswith("__"):
+        return "DLQ topic name must not start with '__'"
+    return None
 
 
 _GROUP = [
@@ -125,6 +134,41 @@ _GROUP = [
         "The shortest time between two assignments of the share group.",
     ),
     D(
+        "errors.deadletterqueue.topic.name",
+        STRING,
+        "",
+        not_internal,
+        "The topic of the share group's dead letters; empty: the group has none (KIP-1191).",
+    ),
+    D(
+        "errors.deadletterqueue.copy.record.enable",
+        BOOLEAN,
+        False,
+        None,
+        "Whether a dead letter has the record's key and value, or only says where it was.",
+    ),
+    D(
+        "ottla.share.delayed.delivery.enable",
+        BOOLEAN,
+        False,
+        None,
+        "Whether records wait for the time in their header ottla.deliver.at (epoch ms).",
+    ),
+    D(
+        "ottla.share.delayed.delivery.max.ms",
+        LONG,
+        7 * DAY_MS,
+        at_least(0),
+        "How long a record may wait at most, counted from its timestamp.",
+    ),
+    D(
+        "ottla.share.delayed.delivery.max.records",
+        INT,
+        10_000,
+        between(1, 100_000),
+        "Records of one partition that may wait; with so many, newer ones wait with them.",
+    ),
+    D(
         "streams.session.timeout.ms",
         INT,
         45000,
@@ -163,7 +207,17 @@ _GROUP = [
 
 GROUP_CONFIGS: dict[str, Definition] = {each.name: each for each in _GROUP}
 
-_OWN = ("share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable")
+# Configs that no broker property stands behind.
+_OWN = (
+    "share.auto.offset.reset",
+    "share.isolation.level",
+    "share.renew.acknowledge.enable",
+    "errors.deadletterqueue.topic.name",
+    "errors.deadletterqueue.copy.record.enable",
+    "ottla.share.delayed.delivery.enable",
+    "ottla.share.delayed.delivery.max.ms",
+    "ottla.share.delayed.delivery.max.records",
+)
 
 GROUP_SYNONYMS: dict[str, str] = {
     name: f"group.{name}" for name in GROUP_CONFIGS if name not in _OWN

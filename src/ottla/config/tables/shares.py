@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from ottla.config.definition import INT, MIB, SHORT, Definition, at_least, between
+from ottla.config.definition import (
+    BOOLEAN,
+    INT,
+    MIB,
+    SHORT,
+    STRING,
+    Definition,
+    Update,
+    at_least,
+    between,
+)
 
 D = Definition
 
@@ -119,6 +129,22 @@ SHARES = [
         2000,
         at_least(1),
         "How many share consumers this broker serves at a time.",
+    ),
+    D(
+        "errors.deadletterqueue.topic.name.prefix",
+        STRING,
+        "dlq.",
+        None,
+        "How the names of dead letter topics begin; empty: as they like (KIP-1191).",
+        update=Update.CLUSTER_WIDE,
+    ),
+    D(
+        "errors.deadletterqueue.auto.create.topics.enable",
+        BOOLEAN,
+        False,
+        None,
+        "Whether brokers create a group's dead letter topic when it is first needed.",
+        update=Update.CLUSTER_WIDE,
     ),
     D(
         "share.coordinator.state.topic.num.partitions",

@@ -100,8 +100,7 @@ TOPIC_CONFIGS = _define(
         BOOLEAN,
         False,
         None,
-        "Let share groups use this topic as their dead-letter queue (KIP-1191).",
-        used=False,
+        "Let share groups use this topic as their dead letter queue (KIP-1191).",
     ),
     D(
         "file.delete.delay.ms",

@@ -66,6 +66,21 @@ TRANSACTIONS = [
         "A transactional id that was not used for so long is forgotten.",
     ),
     D(
+        "add.partitions.to.txn.retry.backoff.ms",
+        INT,
+        20,
+        at_least(1),
+        "How long Produce waits before it asks again for a transaction whose predecessor is not"
+        " yet complete.",
+    ),
+    D(
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        INT,
+        100,
+        at_least(0),
+        "How long Produce asks again in all, before the client gets CONCURRENT_TRANSACTIONS.",
+    ),
+    D(
         "transaction.partition.verification.enable",
         BOOLEAN,
         True,
