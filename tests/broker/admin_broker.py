@@ -38,6 +38,7 @@ class AdminBroker:
         dirs = f"{path}/one,{path}/two"
         self.config = ServerConfig({"node.id": str(NODE_ID), "log.dirs": dirs, **properties})
         self.node_id = NODE_ID
+        self.access = None  # no authorizer
         self.metadata: Metadata
         self.controller: Controller
         self.store: LogStore
@@ -46,6 +47,10 @@ class AdminBroker:
     @property
     def image(self) -> Image:
         return self.metadata.image
+
+    async def caught_up(self) -> None:
+        while self.partitions.behind:
+            self.partitions.catch_up(NOW_MS)
 
     async def start(self) -> None:
         self._meta_store = EmbeddedStore(None)
@@ -92,6 +97,12 @@ class AdminBroker:
             found = broker.listener(listener)
             if found is not None:
                 yield broker, found.host, found.port
+
+    def check_security(self, config: ServerConfig) -> None:
+        """Its listeners have nothing to protect."""
+
+    def reachable(self, listener: str) -> frozenset[int]:
+        return frozenset(broker.id for broker, _, _ in self.endpoints(listener))
 
     def offline_replicas(self, topic: str, partition: PartitionImage) -> list[int]:
         return [NODE_ID] if self.partitions.is_offline(topic, partition.index) else []

@@ -205,6 +205,30 @@ def test_incremental_changes_of_a_topic(run: Runs, version: int) -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("incrementally", [True, False])
+def test_a_broker_keeps_a_config_that_nobody_knows(run: Runs, incrementally: bool) -> None:
+    """As Kafka does, because it may be a plug-in's; its value may be a secret."""
+
+    async def scenario(broker: AdminBroker) -> None:
+        if incrementally:
+            code, _ = await incremental(broker, BROKER, ME, ("nope", SET, "1"))
+        else:
+            configs = [alter_configs.AlterableConfig(name="nope", value="1")]
+            resource = alter_configs.AlterConfigsResource(BROKER, ME, configs)
+            answer = await broker.ask(
+                ApiKey.ALTER_CONFIGS, alter_configs.AlterConfigsRequest([resource])
+            )
+            code = ErrorCode(answer.responses[0].error_code).name
+        assert code == "NONE"
+        assert broker.image.broker_config(ME) == {"nope": "1"}
+        shown = await describe(broker, BROKER, ME)
+        nope = shown["nope"]
+        assert (nope.value, nope.is_sensitive, nope.read_only) == (None, True, True)
+        assert nope.config_source == Source.DYNAMIC_BROKER
+
+    run(scenario)
+
+
 REFUSED = [
     (TOPIC, "none", ("flush.ms", SET, "1"), "UNKNOWN_TOPIC_OR_PARTITION", None),
     (TOPIC, "t", ("nope", SET, "1"), "INVALID_CONFIG", "Unknown topic config name: nope"),
@@ -213,10 +237,10 @@ REFUSED = [
     (TOPIC, "t", ("flush.ms", APPEND, "1"), "INVALID_CONFIG", "Can't APPEND to key flush.ms"),
     (TOPIC, "t", ("nope", SUBTRACT, "1"), "INVALID_CONFIG", "Can't SUBTRACT to key nope"),
     (TOPIC, "t", ("flush.ms", 9, "1"), "INVALID_REQUEST", "Unknown operations type 9"),
-    (TOPIC, "t", ("compression.type", SET, "x" * 40000), "INVALID_CONFIG", "maximum value size"),
+    (TOPIC, "t", ("cleanup.policy", APPEND, "x" * 32767), "INVALID_CONFIG", "maximum value size"),
     (BROKER, "99", ("log.retention.ms", SET, "1"), "INVALID_REQUEST", "Unexpected broker id"),
     (BROKER, ME, ("log.dirs", SET, "/x"), "INVALID_REQUEST", "Cannot update these configs dynam"),
-    (BROKER, ME, ("nope", SET, "1"), "INVALID_CONFIG", "Unknown broker config name: nope"),
+    (BROKER, ME, ("nope", APPEND, "1"), "INVALID_CONFIG", "Unknown config name: nope"),
     (BROKER, ME, ("log.retention.ms", SET, "x"), "INVALID_REQUEST", "Not a number of type LONG"),
     (BROKER, ME, ("log.retention.ms", SET, "0"), "INVALID_REQUEST", "unlimited (-1)"),
     (BROKER, "", ("ssl.keystore.type", SET, "PEM"), "INVALID_REQUEST", "at default cluster level"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -161,7 +162,11 @@ def test_a_first_write_is_added_by_the_coordinator_of_another_broker(
         assert ended.error_code == 0
         assert ended.producer_epoch == who[1] + 1
         assert read_committed(cluster, 3) == ["0", "1", "2"]
-        late = leader.produce(name, topic_id, index, *who, 3)  # of the transaction that has ended
+        late = ErrorCode.CONCURRENT_TRANSACTIONS  # until the coordinator knows of all the markers
+        deadline = time.monotonic() + PATIENCE_S
+        while late is ErrorCode.CONCURRENT_TRANSACTIONS:
+            assert time.monotonic() < deadline
+            late = leader.produce(name, topic_id, index, *who, 3)  # of what has ended
         assert late is ErrorCode.INVALID_PRODUCER_EPOCH
     finally:
         coordinator.close()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 from test_group_driver import Client, run
 
+from ottla.coordinator.consumer.subscription import ASSIGNED_AT_ONCE_MAX
 from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.api_versions import ApiVersionsRequest
@@ -79,6 +81,30 @@ def test_a_topic_that_grows_is_assigned_anew(tmp_path: Path) -> None:
         held = [TopicPartitions(topic_id, [0, 1, 2])]
         grown = await beat(client, "m", 2, topic_partitions=held)
         assert (grown.member_epoch, owned(grown)) == (3, [0, 1, 2, 3, 4])
+
+    run(tmp_path, act, group_consumer_assignment_interval_ms="0")
+
+
+def test_a_large_subscription_is_assigned_elsewhere(tmp_path: Path) -> None:
+    """Meanwhile the target of before holds, and everybody is served."""
+
+    async def act(client: Client) -> None:
+        names = [f"no-such-topic-{number}" for number in range(ASSIGNED_AT_ONCE_MAX)]
+        alone = await beat(client, "m", 0)
+        topic_id = client.broker.image.topics["t"].id
+        joined = await beat(client, "n", 0, subscribed_topic_names=["t", *names])
+        assert (joined.error_code, owned(joined)) == (0, [])
+        kept, epochs = owned(alone), {"m": alone.member_epoch, "n": joined.member_epoch}
+        async with asyncio.timeout(60):
+            while not (joined.assignment and owned(joined)):
+                held = [TopicPartitions(topic_id, kept)]
+                first = await beat(client, "m", epochs["m"], topic_partitions=held)
+                kept = owned(first) if first.assignment else kept
+                joined = await beat(client, "n", epochs["n"], topic_partitions=[])
+                epochs = {"m": first.member_epoch, "n": joined.member_epoch}
+                await asyncio.sleep(0.01)
+        assert sorted([*kept, *owned(joined)]) == [0, 1, 2]
+        assert epochs["n"] == 3
 
     run(tmp_path, act, group_consumer_assignment_interval_ms="0")
 

@@ -303,7 +303,7 @@ def test_what_is_served_is_listed(tmp_path: Path, version: int) -> None:
     run(tmp_path, act)
 
 
-@pytest.mark.parametrize("version", [5, 99, 32767])
+@pytest.mark.parametrize("version", [6, 99, 32767])
 def test_an_unknown_version_is_told_which_are_known(tmp_path: Path, version: int) -> None:
     """KIP-511: a v0 body behind a v0 header, whatever the client asked for."""
 
@@ -318,7 +318,7 @@ def test_an_unknown_version_is_told_which_are_known(tmp_path: Path, version: int
         told, end = ApiVersionsResponse.read(reply, 8, 0)
         assert (code(told), end) == ("UNSUPPORTED_VERSION", len(reply))
         (known,) = told.api_keys
-        assert (known.api_key, known.min_version, known.max_version) == (18, 0, 4)
+        assert (known.api_key, known.min_version, known.max_version) == (18, 0, 5)
 
     run(tmp_path, act)
 

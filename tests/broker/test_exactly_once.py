@@ -61,7 +61,9 @@ class Worker:
         client = self.client
         if self.old:
             assert await client.add_offsets("g") is ErrorCode.NONE
-        topic = TxnOffsetCommitRequestTopic("t", [TxnOffsetCommitRequestPartition(0, offset)])
+        topic = TxnOffsetCommitRequestTopic(
+            "t", partitions=[TxnOffsetCommitRequestPartition(0, offset)]
+        )
         request = TxnOffsetCommitRequest(
             client.transactional_id,
             "g",

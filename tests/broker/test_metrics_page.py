@@ -209,6 +209,7 @@ def test_a_deleted_topic_is_forgotten_and_its_bytes_are_not(tmp_path: Path) -> N
 def test_many_partitions_leave_the_loop_to_others(tmp_path: Path) -> None:
     async def act(client: MeteredClient) -> None:
         await client.create("t", partitions=500)
+        await client.broker.caught_up()
         turns = 0
 
         async def count() -> None:

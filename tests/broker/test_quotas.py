@@ -128,6 +128,14 @@ def test_any_number_of_client_ids_needs_bounded_memory(monkeypatch: pytest.Monke
     assert again.produce is busy.produce
 
 
+def test_a_client_id_is_remembered_up_to_a_length() -> None:
+    quotas = quotas_of({(("client-id", None),): {PRODUCE: 1}})
+    one = quotas.limits("u", "x" * 32_000 + "1")
+    assert one is not None
+    assert one is quotas.limits("u", "x" * 32_000 + "2")
+    assert {len(client_id) for _, client_id in quotas._limits} == {255}
+
+
 def test_only_the_running_time_of_a_coroutine_counts() -> None:
     async def work() -> str:
         await asyncio.sleep(0.2)

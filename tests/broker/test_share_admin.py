@@ -264,7 +264,7 @@ def test_the_share_coordinator_is_found_by_the_name_of_a_share_partition(tmp_pat
         ]
         assert STATE_TOPIC in client.broker.image.topics
         answer = await client.ask(ApiKey.API_VERSIONS, ApiVersionsRequest("a", "1"))
-        assert ("share.version", 1) in [
+        assert ("share.version", 2) in [
             (each.name, each.max_version_level) for each in answer.finalized_features
         ]
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 from data_path_broker import Client, batch, code, run, until
-from share_client import ACCEPT, TOPIC, ShareMember, acquired, queue
+from share_client import ACCEPT, TOPIC, ShareMember, acquired, configure, queue
 
 from ottla.broker.quota_entities import CLIENT_ID
 
@@ -75,3 +76,47 @@ def test_an_older_fetch_takes_nothing_for_a_session_that_has_been_replaced(tmp_p
         assert await new.say((0, 2, ACCEPT)) == "NONE"
 
     run(tmp_path, act)
+
+
+def test_the_first_fetch_of_a_group_brings_one_partition(tmp_path: Path) -> None:
+    async def act(client: Client) -> None:
+        await client.create(TOPIC, 3)
+        await configure(client.broker, "workers", **{"share.auto.offset.reset": "earliest"})
+        one, two = ShareMember(client.broker), ShareMember(client.broker, "n")
+        for member in (one, two):
+            await member.join()
+        for index in (1, 2):  # the first one is empty
+            await one.send(3, index)
+        assert by_partition(await one.share_fetch(partitions=(0, 1, 2))) == {1: 3}
+        assert by_partition(await two.share_fetch(partitions=(0, 1, 2))) == {2: 3}
+        for index in (0, 1, 2):
+            await one.send(2, index)
+        assert by_partition(await two.share_fetch(partitions=())) == {0: 2, 1: 2, 2: 2}
+
+    run(tmp_path, act)
+
+
+def test_a_first_fetch_that_wants_more_than_one_partition_has_gets_all(tmp_path: Path) -> None:
+    async def act(client: Client) -> None:
+        await client.create(TOPIC, 2)
+        await configure(client.broker, "workers", **{"share.auto.offset.reset": "earliest"})
+        member = ShareMember(client.broker)
+        await member.join()
+        for index in (0, 1):
+            await member.send(3, index)
+        fetch = member.share_fetch(partitions=(0, 1), min_bytes=150, max_wait=30_000)
+        assert by_partition(await asyncio.wait_for(fetch, 5)) == {0: 3, 1: 3}
+
+    run(tmp_path, act)
+
+
+def by_partition(answer: Any) -> dict[int, int]:
+    """How many records were acquired of which partition."""
+    return {
+        each.partition_index: sum(
+            run.last_offset - run.first_offset + 1 for run in each.acquired_records
+        )
+        for topic in answer.responses
+        for each in topic.partitions
+        if each.acquired_records
+    }

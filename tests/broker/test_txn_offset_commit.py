@@ -19,35 +19,43 @@ from ottla.wire.messages.txn_offset_commit import (
 )
 
 NONE = ErrorCode.NONE
+NOBODY = b"no topic has it."
 UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 
 
 async def commit(
     client: TransactionClient, offset: int, version: int = 5, **more: Any
 ) -> list[ErrorCode]:
-    """Partitions 0 and 9 of topic t, and u, of which only the first exists."""
+    """Partitions 0 and 9 of topic t, and u, of which only the first exists.
+
+    From v6 on the ids of topics are sent and answered, and no names.
+    """
+    known = client.broker.image.topics["t"].id
     topics = [
         TxnOffsetCommitRequestTopic(
             "t",
+            known,
             [
                 TxnOffsetCommitRequestPartition(0, offset, -1, "m"),
                 TxnOffsetCommitRequestPartition(9, offset, -1, "m"),
             ],
         ),
-        TxnOffsetCommitRequestTopic("u", [TxnOffsetCommitRequestPartition(0, 1, -1, "")]),
+        TxnOffsetCommitRequestTopic("u", NOBODY, [TxnOffsetCommitRequestPartition(0, 1, -1, "")]),
     ]
     options = {"producer_id": client.producer_id, "producer_epoch": client.epoch, **more}
     request = TxnOffsetCommitRequest(
         client.transactional_id, group_id=options.pop("group", "g"), topics=topics, **options
     )
     response = await client.ask(ApiKey.TXN_OFFSET_COMMIT, request, version)
+    names = {known: "t", NOBODY: "u"} if version >= 6 else {}
     told = {
-        (topic.name, each.partition_index): ErrorCode(each.error_code)
+        (names.get(topic.topic_id, topic.name), each.partition_index): ErrorCode(each.error_code)
         for topic in response.topics
         for each in topic.partitions
     }
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert (told.pop(("t", 9)), told.pop(("u", 0))) == (unknown, unknown)
+    no_topic = ErrorCode.UNKNOWN_TOPIC_ID if version >= 6 else unknown
+    assert (told.pop(("t", 9)), told.pop(("u", 0))) == (unknown, no_topic)
     return list(told.values())
 
 
@@ -69,6 +77,19 @@ def test_offsets_hold_when_the_transaction_is_committed(tmp_path: Path) -> None:
         assert await commit(client, 7) == [NONE]
         assert await client.end(False) is NONE
         assert await committed_offset(client, stable=True) == 5
+
+    play(tmp_path, act)
+
+
+def test_version_6_names_topics_by_their_ids(tmp_path: Path) -> None:
+    async def act(client: TransactionClient) -> None:
+        await start(client)
+        assert await commit(client, 5, version=6) == [NONE]
+        assert await client.end(True) is NONE
+        assert await committed_offset(client, stable=True) == 5
+        gone = {"generation_id": 3, "member_id": "m", "group": "nobody"}
+        assert await commit(client, 6, version=6, **gone) == [ErrorCode.GROUP_ID_NOT_FOUND]
+        assert await commit(client, 6, version=5, **gone) == [ErrorCode.ILLEGAL_GENERATION]
 
     play(tmp_path, act)
 

@@ -14,6 +14,7 @@ from transaction_client import TransactionClient, play
 from ottla.broker.markers import End, write_marker
 from ottla.coordinator.keys import partition_for
 from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
+from ottla.errors import ErrorCode
 
 
 def follower_of(client: TransactionClient) -> PlayedFollower:
@@ -80,17 +81,41 @@ def test_the_records_are_kept_while_the_buffer_they_came_in_is_used_again(tmp_pa
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_marker_that_comes_before_the_answer_makes_it_void(tmp_path: Path, commit: bool) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_marker_that_comes_before_the_answer_makes_it_void(
+    tmp_path: Path, commit: bool, version: int
+) -> None:
     """Else the write would open a transaction that nobody ends."""
 
     async def act(client: TransactionClient) -> None:
         follower, write = await begun(client)
-        end = End(client.producer_id, client.epoch, 0, commit, transaction_version=1)
+        epoch = client.epoch + (version == 2)  # a marker of version 2 has the epoch after
+        end = End(client.producer_id, epoch, 0, commit, transaction_version=version)
         write_marker(client.broker, "t", 0, end, now_ms=1, tell=lambda code: None)
         follower.fetch()
         assert await write == "INVALID_TXN_STATE"
         partition = client.broker.partitions.find("t", 0)
         assert partition.last_stable_offset == partition.log.end_offset == 1
+
+    play(tmp_path, act)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_the_marker_of_the_transaction_before_leaves_the_answer_as_it_is(
+    tmp_path: Path, commit: bool
+) -> None:
+    """It has the epoch of the new transaction, whose first write came before it."""
+
+    async def act(client: TransactionClient) -> None:
+        follower, write = await begun(client)
+        end = End(client.producer_id, client.epoch, 0, commit, transaction_version=2)
+        write_marker(client.broker, "t", 0, end, now_ms=1, tell=lambda code: None)
+        follower.fetch()
+        assert await write == "NONE"
+        partition = client.broker.partitions.find("t", 0)
+        assert partition.log.end_offset == 2
+        assert partition.last_stable_offset == 1  # open, from the write on
+        assert not client.broker.verification._guards
 
     play(tmp_path, act)
 
@@ -116,3 +141,39 @@ def test_a_coordinator_that_is_lost_is_to_be_asked_again(tmp_path: Path) -> None
         assert client.broker.partitions.find("t", 0).log.end_offset == 0
 
     play(tmp_path, act)
+
+
+async def decided(client: TransactionClient) -> tuple[list[PlayedFollower], Producer]:
+    """A transaction whose commit is decided and answered; its marker waits for a follower."""
+    await client.init()
+    producer = Producer(client)
+    assert await producer.write(b"a") == "NONE"
+    follower = PlayedFollower(client.broker, "t", 0)
+    assert await client.end(commit=True) is ErrorCode.NONE
+    return [follower, follower_of(client)], producer
+
+
+def test_a_write_waits_until_the_transaction_before_is_complete(tmp_path: Path) -> None:
+    """KAFKA-18575: the client's own back-off is longer than markers take."""
+
+    async def act(client: TransactionClient) -> None:
+        followers, producer = await decided(client)
+        write = asyncio.create_task(producer.write(b"b"))
+        await asyncio.sleep(0.05)
+        assert not write.done()
+        while not write.done():
+            for follower in followers:
+                follower.fetch()
+            await asyncio.sleep(0.001)
+        assert await write == "NONE"
+        assert not client.broker.verification._guards
+
+    play(tmp_path, act, add_partitions_to_txn_retry_backoff_max_ms="30000")
+
+
+def test_a_write_does_not_wait_for_longer_than_allowed(tmp_path: Path) -> None:
+    async def act(client: TransactionClient) -> None:
+        _, producer = await decided(client)
+        assert await producer.write(b"b") == "CONCURRENT_TRANSACTIONS"
+
+    play(tmp_path, act, add_partitions_to_txn_retry_backoff_max_ms="0")

@@ -1,6 +1,9 @@
 """A share-partition as a transcript: one event on a line, and below it what comes of it.
 
     produce 5 [aborted]              a batch of 5 records
+    delay 3 60s                      record 3 is not to be given out before that time
+    dead letters                     the group has a dead letter queue from now on
+    sent 0-4                         these are in the dead letter queue
     fetch MEMBER [max 3] [strict]    what the member is given: offsets xdelivery
     MEMBER accept 0-4 7              also release, reject, gap, renew
     close MEMBER                     its session ends
@@ -18,6 +21,7 @@ from __future__ import annotations
 from ottla.coordinator.share.partition import (
     Acknowledged,
     Change,
+    DeadRecords,
     Limits,
     SharePartition,
     Span,
@@ -40,12 +44,14 @@ class SharePlay:
         self.batches: list[Span] = []
         self.stored: list[tuple[bytes, bytes | None]] = []
         self.fails = False
+        self.due_ms: dict[int, int] = {}  # by offset
+        self.limits = Limits()
         self.told: list[str] = []
         self.states = ShareStates(updates_per_snapshot=4)
         made = self.states.initialize(KEY, state_epoch=0, start_offset=0, now_ms=0)
         assert made.record is not None
         self.stored.append(made.record)
-        self.partition = SharePartition(0, limits=Limits())
+        self.partition = SharePartition(0, limits=self.limits)
 
     def play(self, line: str) -> list[str]:
         self.told = []
@@ -54,6 +60,13 @@ class SharePlay:
             case ["produce", count, *more]:
                 first = self.batches[-1].last + 1 if self.batches else 0
                 self.batches.append(Span(first, first + int(count) - 1, "aborted" in more))
+            case ["delay", offset, time]:
+                self.due_ms[int(offset)] = int(time.removesuffix("s")) * 1000
+            case ["dead", "letters"]:
+                self.limits = self.partition.limits = Limits(dead_letters=True)
+            case ["sent", ranges]:
+                first, _, last = ranges.partition("-")
+                self.store(self.partition.archive(int(first), int(last or first)))
             case ["fetch", member, *more]:
                 self.fetch(member, more)
             case ["close", member]:
@@ -88,9 +101,13 @@ class SharePlay:
             fetch_offset=offset,
             wanted=Wanted(most, 500, "strict" in more),
             now_ms=self.now_ms,
+            delays=self.delays,
         )
         for run in given:
             self.told.append(f"{member} has {run.first}-{run.last} x{run.delivery_count}")
+
+    def delays(self, span: Span) -> list[tuple[int, int]]:
+        return [each for each in self.due_ms.items() if span.first <= each[0] <= span.last]
 
     def acknowledge(self, member: str, kind: Acknowledgement, ranges: list[str]) -> None:
         said = []
@@ -123,13 +140,23 @@ class SharePlay:
                     f" x{batch.delivery_count}"
                 )
         self.partition.commit(change)
+        self.tell_dead(change.dead)
+
+    def tell_dead(self, dead: list[DeadRecords]) -> None:
+        for each in dead:
+            self.told.append(
+                f"dead letters {each.first}-{each.last} x{each.delivery_count}: {each.cause}"
+            )
 
     def restart(self) -> None:
         self.states = ShareStates(updates_per_snapshot=4)
         for offset, (key, value) in enumerate(self.stored):
             self.states.load(key, value, offset)
         state = self.states.state(KEY)
-        self.partition = SharePartition(state.start_offset, batches=state.batches)
+        self.partition = SharePartition(
+            state.start_offset, batches=state.batches, limits=self.limits
+        )
+        self.tell_dead(self.partition.unfinished())
 
 
 def replay_share(text: str) -> str:

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.broker.authentication import SaslGate
+from ottla.broker.authentication_counts import AuthenticationCounts
 from ottla.broker.auto_create import create
 from ottla.broker.cleaning import Cleaning
 from ottla.broker.connection_rates import ConnectionRates
-from ottla.broker.context import Context, Session, unheard, unheld
+from ottla.broker.context import Session, unheard, unheld
+from ottla.broker.credentials import Credentials
 from ottla.broker.departed import Departed
-from ottla.broker.dispatch import ROUTES, SERVED
+from ottla.broker.dispatch import SERVED, dispatch
+from ottla.broker.features import disabled_apis
 from ottla.broker.groups import Groups
 from ottla.broker.housekeeping import Housekeeping, Job
 from ottla.broker.log_settings import log_settings
@@ -30,32 +33,35 @@ from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quotas import Quotas
 from ottla.broker.registration import Registration
 from ottla.broker.replication import Replication
+from ottla.broker.security import Security
 from ottla.broker.sessions import FetchSessions
 from ottla.broker.shares import Shares
+from ottla.broker.shutdown import ShutdownSteps
+from ottla.broker.store_access import own_store
 from ottla.broker.telemetry import Telemetry
 from ottla.broker.transactions import Transactions
+from ottla.broker.turns import Turns
 from ottla.broker.verification import Verification
 from ottla.clock import Clock, SystemClock
 from ottla.cluster.campaign import Campaign
 from ottla.cluster.commits import Commits
 from ottla.cluster.controller import Controller
 from ottla.cluster.decisions import NewTopic
-from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.expulsion import expel
-from ottla.cluster.handover import hand_over, leave_sets
+from ottla.cluster.handover import leave_sets
 from ottla.cluster.image import Broker as BrokerImage
 from ottla.cluster.image import Image
 from ottla.cluster.image import Partition as PartitionImage
 from ottla.cluster.membership import cluster_id
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.settings import Settings
-from ottla.cluster.store import MetaStore, SessionState, StoreError
+from ottla.cluster.store import MetaStore, SessionState
 from ottla.config import Listener, ServerConfig, advertise
 from ottla.coordinator.keys import OFFSETS_TOPIC
 from ottla.coordinator.share.records import STATE_TOPIC
 from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
-from ottla.errors import KafkaError
 from ottla.net.inbound import Application
+from ottla.net.line_security import LineSecurity
 from ottla.net.server import Server
 from ottla.replica.partitions import Partitions
 from ottla.storage.directory import LogDir
@@ -63,12 +69,11 @@ from ottla.storage.log import LogConfig
 from ottla.storage.store import LogStore
 from ottla.wire.connection import Request
 
-if TYPE_CHECKING:  # imported where metrics.port is set
+if TYPE_CHECKING:  # imported where they are configured
+    from ottla.broker.access import Access
     from ottla.broker.metrics.page import Metrics
 
-JOURNAL: Final = "ottla-metadata.journal"
 STOP_GRACE_S: Final = 5.0
-LAST_WORDS_S_MAX: Final = 5.0  # for each of the two decisions about our end
 SWEEP_INTERVAL_MS: Final = 10_000
 
 log = logging.getLogger("ottla.broker")
@@ -98,14 +103,20 @@ class Broker:
         self.listeners: tuple[Listener, ...] = ()  # as bound: with the ports that were taken
         self.failed: asyncio.Event = asyncio.Event()  # nothing is left that could be served
         self.quotas = Quotas(config, self.clock)
+        self.access = self._guard(config)
+        self.credentials = Credentials(config)
         self.connection_rates = ConnectionRates(config)
         self.telemetry = Telemetry()
+        self.turns = Turns()
         self.neighbours = Neighbours(self)
         self.departed = Departed()
         self.metrics_port: int | None = None  # as bound
         self._metrics: Metrics | None = None
+        self.disabled_apis: frozenset[int] = frozenset()  # of features that are off
         self._stopping = False
-        self._unheard = False  # the others can't be told anything
+        self._catching_up = False  # with the logs of large topics
+        self._reachable_of: Mapping[int, BrokerImage] | None = None
+        self._reachable: dict[str, frozenset[int]] = {}  # by listener
         self._shared_store = meta_store
         self._meta_store: MetaStore
         self.metadata: Metadata
@@ -153,8 +164,6 @@ class Broker:
         """
         now_ms = self.clock.now_ms()
         async with AsyncExitStack() as undo:
-            self._server = self._bind()
-            undo.callback(self._server.stop_accepting)
             await self._open(now_ms, undo)
             await self._serve_metrics()
             undo.pop_all()
@@ -166,13 +175,17 @@ class Broker:
 
     async def _open(self, now_ms: int, undo: AsyncExitStack) -> None:
         sync = self.config.ottla_metadata_sync_enable
-        self._meta_store = self._shared_store or await self._own_store()
+        self._meta_store = self._shared_store or await own_store(self.config)
         undo.push_async_callback(self._meta_store.close)
         self.metadata = Metadata(self._meta_store)
         await self.metadata.start()
         undo.push_async_callback(self.metadata.stop)
         cluster = await cluster_id(self._meta_store, self.metadata)
+        # Certificates, passwords and limits that were changed at run time are in the store.
         self._take_broker_configs()
+        self._security = Security(self)
+        self._server = self._bind()
+        undo.callback(self._server.stop_accepting)
         self.store = self._open_logs(cluster, now_ms)
         undo.callback(self.store.close, now_ms, sync=sync)
         self.replication = Replication(self, self._meta_store)
@@ -204,7 +217,8 @@ class Broker:
         self.transactions.start(now_ms)
         undo.callback(self.shares.stop)
         self.shares.start(now_ms)
-        self._apply_quotas(self.image)
+        self._apply_settings(self.image)
+        self.disabled_apis = disabled_apis(self.image)
         self.metadata.on_image(self._on_image)
         self._registration.watch()
 
@@ -214,33 +228,23 @@ class Broker:
             return
         self._stopping = True
         await self._registration.unwatch()
+        steps = ShutdownSteps(lambda: self.session_state)
         if self.config.controlled_shutdown_enable:
-            await self._last_words(lambda: hand_over(self._commits, self.node_id))
+            await steps.run("Controlled shutdown", self._registration.controlled_shutdown)
         await self._cease(STOP_GRACE_S)
-        await self._last_words(lambda: leave_sets(self._commits, self.node_id))
+        await steps.run("Leaving the ISRs", lambda: leave_sets(self._commits, self.node_id))
         await self._campaign.halt()
-        await self._last_words(self._campaign.stop)
-        await self._last_words(self._registration.leave)
+        await steps.run("Resigning as controller", self._campaign.stop)
+        await steps.run("Unregistering the broker", self._registration.leave)
         await self.metadata.stop()
+        while self.partitions.behind:
+            self.partitions.catch_up(self.clock.now_ms())
         self.store.close(
             self.clock.now_ms(),
             high_watermarks=self._high_watermarks(),
             sync=self.config.ottla_metadata_sync_enable,
         )
         await self._meta_store.close()
-
-    async def _last_words(self, act: Callable[[], Awaitable[None]]) -> None:
-        """Carry a decision about our end out; whoever can't be told finds out by himself."""
-        if self._unheard:
-            return
-        try:
-            async with asyncio.timeout(LAST_WORDS_S_MAX):
-                await act()
-        except TimeoutError:
-            log.warning("the others are not told of our end: the metadata store does not answer")
-            self._unheard = True
-        except (KafkaError, StoreError) as error:
-            log.warning("the others were not told of our end: %s", error)
 
     async def crash(self) -> None:
         """End as by kill -9, in a process that goes on: for tests. Nothing is flushed or said."""
@@ -272,6 +276,7 @@ class Broker:
         self.groups.stop()
         await self.replication.stop()
         self.neighbours.close()
+        self.turns.close()
 
     def _rule(self) -> None:
         """The parts that change the cluster's metadata."""
@@ -291,17 +296,6 @@ class Broker:
             now_ms=self.clock.now_ms,
         )
 
-    async def _own_store(self) -> MetaStore:
-        if self.config.zookeeper_connect:
-            try:
-                from ottla.cluster.zookeeper_options import open_store
-            except ImportError:
-                message = "zookeeper.connect needs kazoo: pip install 'ottla[zookeeper]'"
-                raise StoreError(message) from None
-            return await open_store(self.config)
-        path = Path(self.config.log_dirs[0]) / JOURNAL
-        return EmbeddedStore(path, sync=self.config.ottla_metadata_sync_enable)
-
     def _bind(self) -> Server:
         config = self.config
         server = Server(
@@ -318,13 +312,22 @@ class Broker:
         bound = []
         try:
             for each in config.listeners:
-                port = server.listen(each.name, each.host, each.port)
+                tls = self._security.tls(each.name)
+                port = server.listen(each.name, each.host, each.port, tls=tls)
                 bound.append(Listener(each.name, each.host, port, each.security_protocol))
         except OSError as error:
             server.stop_accepting()
             raise OSError(error.errno, f"cannot listen on {each}: {error.strerror}") from error
         self.listeners = tuple(bound)
         return server
+
+    def _guard(self, config: ServerConfig) -> Access | None:
+        """The authorizer, where one is configured: without it nobody is refused anything."""
+        if not config.authorizer_class_name:
+            return None
+        from ottla.broker.access import Access
+
+        return Access(config)
 
     def _application(self) -> Application:
         """What the server serves: this broker, or one that counts in front of it."""
@@ -374,20 +377,37 @@ class Broker:
     ) -> Session:
         return Session(listener=listener, client_host=host, client_port=port, mute=mute, hold=hold)
 
+    def gate(self, session: Session, certificate: bytes | None) -> SaslGate | None:
+        return self._security.gate(session, certificate)
+
+    def rejected(self, listener: str, reason: str) -> None:
+        self._security.counts.failed(listener)
+
     def disconnected(self, session: Session) -> None:
         self.shares.disconnected(session, self.clock.now_ms())
+        session.closed = True
+        if session.wait is not None:
+            session.wait.cancel()
         session.mute = unheard  # which held the connection, and that holds the session
         session.hold = unheld
 
     def dispatch(self, session: Session, request: Request) -> Any:
-        """HOT. The handler's answer: a response, an awaitable of one, or None."""
-        context = Context(self, session, request.version, request.client_id, self.clock.now_ms())
-        handle = ROUTES[request.api_key].handle
-        if self.quotas.active:
-            return self.quotas.serve(handle, context, request)
-        return handle(context, request.body)
+        """HOT."""
+        return dispatch(self, session, request)
 
     # What handlers ask
+
+    @property
+    def authentication_counts(self) -> AuthenticationCounts:
+        return self._security.counts
+
+    def line_security(self) -> LineSecurity | None:
+        """How to speak to other brokers."""
+        return self._security.line_security()
+
+    def check_security(self, config: ServerConfig) -> None:
+        """ConfigError if our listeners can't take this configuration while they run."""
+        self._security.check(config)
 
     def endpoints(self, listener: str) -> Iterator[tuple[BrokerImage, str, int]]:
         """Every live broker with the address for clients of this listener."""
@@ -397,6 +417,17 @@ class Broker:
         """The same, and those that have gone within the last seconds."""
         yield from self.endpoints(listener)
         yield from _addresses(self.departed.shown(self.clock.now_ms()), listener)
+
+    def reachable(self, listener: str) -> frozenset[int]:
+        """The live brokers that have this listener; kept for as long as the brokers are these."""
+        brokers = self.image.brokers
+        if self._reachable_of is not brokers:
+            self._reachable_of, self._reachable = brokers, {}
+        found = self._reachable.get(listener)
+        if found is None:
+            found = frozenset(each.id for each in brokers.values() if each.listener(listener))
+            self._reachable[listener] = found
+        return found
 
     def offline_replicas(self, topic: str, partition: PartitionImage) -> list[int]:
         """Replicas on brokers that are dead, and ours if its log directory has failed."""
@@ -425,15 +456,32 @@ class Broker:
         now_ms = self.clock.now_ms()
         if self._take_broker_configs():
             self.partitions.reconfigure()
+            self._security.reconfigure(self.config)
             server, config = self._server, self.config
             server.connections_max = config.max_connections
             server.connections_per_ip_max = config.max_connections_per_ip
             server.connections_per_ip_overrides = config.max_connections_per_ip_overrides
         self.partitions.apply(image, now_ms)
+        if self.partitions.behind and not self._catching_up:
+            self._catching_up = True
+            asyncio.get_running_loop().call_soon(self._catch_up)
         self.neighbours.apply(image)
         self.departed.apply(image, now_ms)
-        self._apply_quotas(image)
+        self._apply_settings(image)
+        self.disabled_apis = disabled_apis(image)
         self._coordinate(image, now_ms)
+
+    def _catch_up(self) -> None:
+        """Make or delete some of the logs of large topics in each turn of the loop."""
+        self._catching_up = self.partitions.behind and not self._stopping
+        if self._catching_up:
+            self.partitions.catch_up(self.clock.now_ms())
+            asyncio.get_running_loop().call_soon(self._catch_up)
+
+    async def caught_up(self) -> None:
+        """Wait until every log of this broker's partitions is there."""
+        while self.partitions.behind and not self._stopping:
+            await asyncio.sleep(0)
 
     def fence(self) -> None:
         """Others may have taken our place: from now on we lead nothing."""
@@ -452,7 +500,11 @@ class Broker:
         self.transactions.apply(image, now_ms)
         self.shares.apply(image, now_ms)
 
-    def _apply_quotas(self, image: Image) -> None:
+    def _apply_settings(self, image: Image) -> None:
+        """Quotas, ACLs and credentials."""
+        if self.access is not None:
+            self.access.apply(image)
+        self.credentials.apply(image)
         self.quotas.apply(image)
         self.connection_rates.apply(image, self.config)
 
@@ -494,7 +546,10 @@ class Broker:
         delay_ms = max(100, config.log_segment_delete_delay_ms)
         chores.every(min(SWEEP_INTERVAL_MS, delay_ms), "removal", self._remove)
         chores.every(_flush_interval_ms(config), "flush", self._flush)
+        tokens_ms = config.delegation_token_expiry_check_interval_ms
+        chores.every(tokens_ms, "tokens", lambda now_ms: self.credentials.expire(self, now_ms))
         lag_ms = config.replica_lag_time_max_ms
+        chores.every(config.ottla_ssl_files_check_interval_ms, "certificates", self._refresh)
         chores.every(lag_ms // 2, "in-sync sets", self.replication.check_isr)
 
     def _retain(self, now_ms: int) -> None:
@@ -522,6 +577,9 @@ class Broker:
 
     def _flush(self, now_ms: int) -> list[Job]:
         return [Job(job.run, job.done) for job in self.store.flush_jobs(now_ms)]
+
+    def _refresh(self, now_ms: int) -> None:
+        self._security.refresh()
 
     def _high_watermarks(self) -> dict[tuple[str, int], int]:
         return {(each.topic, each.index): each.high_watermark for each in self.partitions}

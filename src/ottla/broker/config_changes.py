@@ -19,7 +19,6 @@ from ottla.config import (
     ConfigError,
     ConfigType,
     Definition,
-    ServerConfig,
     Update,
     definition_of,
     format_value,
@@ -89,7 +88,7 @@ async def alter(
     def checked(present: Mapping[str, str]) -> Mapping[str, str]:
         values = change(present)
         _check_lengths(values)
-        _check_broker_config(broker.config, values, per_broker=bool(name))
+        _check_broker_config(broker, values, per_broker=bool(name))
         return values
 
     await broker.settings.alter_broker_config(name, checked, validate_only=validate_only)
@@ -153,6 +152,8 @@ def apply(
             values[name] = text
             continue
         definition = table.get(name)
+        if definition is None and table is BROKER_CONFIGS:
+            raise invalid_config(f"Unknown config name: {name}")
         if definition is None or definition.type is not ConfigType.LIST:
             verb = Operation(kind).name
             raise invalid_config(f"Can't {verb} to key {name} because its type is not LIST.")
@@ -179,33 +180,31 @@ def _check_lengths(values: Mapping[str, str]) -> None:
         )
 
 
-def _check_broker_config(
-    config: ServerConfig, values: Mapping[str, str], *, per_broker: bool
-) -> None:
-    definitions = {name: definition_of(name) for name in values}
-    unknown = [name for name, definition in definitions.items() if definition is None]
-    if unknown:
-        raise invalid_config(f"Unknown broker config name: {', '.join(unknown)}")
-    fixed = [n for n, each in definitions.items() if each and each.update is Update.READ_ONLY]
+def _check_broker_config(broker: Broker, values: Mapping[str, str], *, per_broker: bool) -> None:
+    """A name that nobody knows is kept and does nothing, as in Kafka: it may be a plug-in's."""
+    config = broker.config
+    found = {name: definition_of(name) for name in values}
+    definitions = {name: each for name, each in found.items() if each is not None}
+    fixed = [n for n, each in definitions.items() if each.update is Update.READ_ONLY]
     if fixed:
         raise _refused(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
-    own = [n for n, each in definitions.items() if each and each.update is Update.PER_BROKER]
+    own = [n for n, each in definitions.items() if each.update is Update.PER_BROKER]
     if own and not per_broker:
         raise _refused(
             "Cannot update these configs at default cluster level, broker id must be specified:"
             f" {', '.join(own)}"
         )
     for name, definition in definitions.items():
-        assert definition is not None
         try:
             definition.parse(values[name])
         except ValueError as error:
             raise _refused(invalid_value(name, values[name], str(error))) from None
     try:  # and all together must still be a configuration that a broker can have
         if per_broker:
-            config.with_dynamic(default=config.dynamic_default, broker=values)
+            after = config.with_dynamic(default=config.dynamic_default, broker=values)
         else:
-            config.with_dynamic(default=values, broker=config.dynamic_broker)
+            after = config.with_dynamic(default=values, broker=config.dynamic_broker)
+        broker.check_security(after)
     except ConfigError as error:
         raise _refused(str(error)) from None
 

@@ -1,12 +1,26 @@
-"""From API key to handler: the one table of what this broker serves."""
+"""From API key to handler: the one table of what this broker serves, and the order of things.
+
+turns           is it large? Then it is served portion by portion (turns.py)
+features        is the feature on? (features.py)
+authorisation   may the client ask this? (guards/, if there is an authorizer)
+quota, timing   what it costs the client (quotas.py, if there are quotas)
+handler         what is done
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from ottla.broker.context import Handler
+from ottla.broker.context import Context, Handler, Session
+from ottla.broker.features import refusal
+from ottla.broker.turns import WHOLE_BYTES_MAX, may_be_large
 from ottla.wire.apis import ApiKey
+from ottla.wire.connection import Request
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
 
 
 class Route:
@@ -41,7 +55,8 @@ ROUTES: Final[dict[int, Route]] = {
     ApiKey.SYNC_GROUP: Route(0, 5, "sync_group"),
     ApiKey.DESCRIBE_GROUPS: Route(0, 6, "describe_groups"),
     ApiKey.LIST_GROUPS: Route(0, 5, "list_groups"),
-    ApiKey.API_VERSIONS: Route(0, 4, "api_versions"),
+    ApiKey.SASL_HANDSHAKE: Route(0, 1, "sasl_handshake"),
+    ApiKey.API_VERSIONS: Route(0, 5, "api_versions"),
     ApiKey.CREATE_TOPICS: Route(2, 7, "create_topics"),
     ApiKey.DELETE_TOPICS: Route(1, 6, "delete_topics"),
     ApiKey.DELETE_RECORDS: Route(0, 2, "delete_records"),
@@ -51,7 +66,7 @@ ROUTES: Final[dict[int, Route]] = {
     ApiKey.ADD_OFFSETS_TO_TXN: Route(0, 4, "add_offsets_to_txn"),
     ApiKey.END_TXN: Route(0, 5, "end_txn"),
     ApiKey.WRITE_TXN_MARKERS: Route(1, 2, "write_txn_markers"),
-    ApiKey.TXN_OFFSET_COMMIT: Route(0, 5, "txn_offset_commit"),
+    ApiKey.TXN_OFFSET_COMMIT: Route(0, 6, "txn_offset_commit"),
     ApiKey.DESCRIBE_ACLS: Route(1, 3, "acls"),
     ApiKey.CREATE_ACLS: Route(1, 3, "acls"),
     ApiKey.DELETE_ACLS: Route(1, 3, "acls"),
@@ -59,8 +74,13 @@ ROUTES: Final[dict[int, Route]] = {
     ApiKey.ALTER_CONFIGS: Route(0, 2, "alter_configs"),
     ApiKey.ALTER_REPLICA_LOG_DIRS: Route(1, 2, "alter_replica_log_dirs"),
     ApiKey.DESCRIBE_LOG_DIRS: Route(1, 5, "describe_log_dirs"),
+    ApiKey.SASL_AUTHENTICATE: Route(0, 2, "sasl_authenticate"),
     ApiKey.CREATE_PARTITIONS: Route(0, 3, "create_partitions"),
-    ApiKey.DELETE_GROUPS: Route(0, 2, "delete_groups"),
+    ApiKey.CREATE_DELEGATION_TOKEN: Route(1, 3, "delegation_tokens"),
+    ApiKey.RENEW_DELEGATION_TOKEN: Route(1, 2, "delegation_tokens"),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: Route(1, 2, "delegation_tokens"),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: Route(1, 3, "delegation_tokens"),
+    ApiKey.DELETE_GROUPS: Route(0, 3, "delete_groups"),
     ApiKey.ELECT_LEADERS: Route(0, 2, "elect_leaders"),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Route(0, 1, "incremental_alter_configs"),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Route(0, 1, "alter_partition_reassignments"),
@@ -69,6 +89,9 @@ ROUTES: Final[dict[int, Route]] = {
     ApiKey.DESCRIBE_CLIENT_QUOTAS: Route(0, 1, "describe_client_quotas"),
     ApiKey.ALTER_CLIENT_QUOTAS: Route(0, 1, "alter_client_quotas"),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Route(0, 0, "describe_user_scram_credentials"),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Route(0, 0, "alter_user_scram_credentials"),
+    ApiKey.DESCRIBE_QUORUM: Route(0, 2, "describe_quorum"),
+    ApiKey.UPDATE_FEATURES: Route(0, 2, "update_features"),
     ApiKey.ENVELOPE: Route(0, 0, "envelope"),
     ApiKey.DESCRIBE_CLUSTER: Route(0, 2, "describe_cluster"),
     ApiKey.DESCRIBE_PRODUCERS: Route(0, 0, "describe_producers"),
@@ -93,8 +116,40 @@ ROUTES: Final[dict[int, Route]] = {
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Route(0, 1, "describe_share_group_offsets"),
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: Route(0, 0, "alter_share_group_offsets"),
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: Route(0, 0, "delete_share_group_offsets"),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: Route(0, 0, "streams_group_heartbeat"),
+    ApiKey.STREAMS_GROUP_DESCRIBE: Route(0, 0, "streams_group_describe"),
 }
 
 SERVED: Final[dict[int, tuple[int, int]]] = {
     int(key): (route.version_min, route.version_max) for key, route in ROUTES.items()
 }
+
+
+def dispatch(broker: Broker, session: Session, request: Request) -> Any:
+    """HOT. The handler's answer: a response, an awaitable of one, or None."""
+    if request.size > WHOLE_BYTES_MAX and may_be_large(request):
+        return broker.turns.serve(session, request, partial(_serve, broker, session))
+    return _serve(broker, session, request)
+
+
+def _serve(broker: Broker, session: Session, request: Request) -> Any:
+    now_ms = broker.clock.now_ms()
+    context = Context(broker, session, request.version, request.client_id, now_ms)
+    if broker.disabled_apis and request.api_key in broker.disabled_apis:
+        refused = refusal(request.api_key)
+        if refused is not None:
+            return refused
+    if broker.access is not None:
+        handle = broker.access.guarded[request.api_key]
+    else:
+        handle = ROUTES[request.api_key].handle
+    if broker.quotas.active:
+        return broker.quotas.serve(handle, context, request)
+    return handle(context, request.body)
+
+
+def handler_of(ctx: Context, api_key: int) -> Handler:
+    """For a request inside another: its client's rights count, the broker's own need none."""
+    if ctx.broker.access is None or ctx.session.internal:
+        return ROUTES[api_key].handle
+    return ctx.broker.access.guarded[api_key]

@@ -1,24 +1,110 @@
 """What this broker can beyond API versions (KIP-584): clients look here before they use it.
 
-A feature has a range of levels that the program supports, and the level which the cluster is at.
+A feature has a range of levels that the program supports, and the level which the cluster is at:
+the program's own until somebody sets another (UpdateFeatures). At level 0 a feature is off, and
+its APIs are not advertised.
+
+metadata.version names the release of Kafka whose protocol is spoken, because tools show it as the
+cluster's version. It has one level: the metadata lies in the metadata store, not in KRaft's
+records, so there is nothing to upgrade or downgrade. kraft.version and
+eligible.leader.replicas.version are KRaft's and are not supported.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+from ottla.cluster.image import Image, SupportedFeature
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.apis import APIS, ApiKey
 
 
 class Feature(NamedTuple):
-    """`level` is what holds in this cluster."""
+    """`level` holds in a cluster where nobody has set another. Level 0 turns `apis` off."""
 
     name: str
     level_min: int
     level_max: int
     level: int
+    apis: tuple[ApiKey, ...] = ()
 
 
 FEATURES: Final[tuple[Feature, ...]] = (
-    Feature("group.version", 0, 1, 1),  # KIP-848
-    Feature("share.version", 0, 1, 1),  # KIP-932
+    Feature(  # KIP-848
+        "group.version",
+        0,
+        1,
+        1,
+        (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE),
+    ),
+    Feature("metadata.version", 33, 33, 33),  # 4.4-IV2
+    Feature(  # KIP-932; from level 2 on dead letter queues, KIP-1191
+        "share.version",
+        0,
+        2,
+        2,
+        (
+            ApiKey.SHARE_GROUP_HEARTBEAT,
+            ApiKey.SHARE_GROUP_DESCRIBE,
+            ApiKey.SHARE_FETCH,
+            ApiKey.SHARE_ACKNOWLEDGE,
+            ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+            ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+            ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+        ),
+    ),
+    Feature(  # KIP-1071
+        "streams.version",
+        0,
+        1,
+        1,
+        (ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE),
+    ),
     Feature("transaction.version", 0, 2, 2),  # KIP-890
 )
+
+SUPPORTED: Final = tuple(
+    SupportedFeature(each.name, each.level_min, each.level_max) for each in FEATURES
+)
+
+# Members of a group ask on the connection that they have, and find the feature off by the answer.
+REFUSED: Final = frozenset(
+    {
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        ApiKey.SHARE_FETCH,
+        ApiKey.SHARE_ACKNOWLEDGE,
+        ApiKey.STREAMS_GROUP_HEARTBEAT,
+    }
+)
+
+
+def finalized(image: Image) -> dict[str, int]:
+    """The level that each feature is at."""
+    return {each.name: image.feature_levels.get(each.name, each.level) for each in FEATURES}
+
+
+def check_supported(image: Image) -> None:
+    """A broker can't be part of a cluster that is at a level which its program does not know."""
+    for feature in SUPPORTED:
+        level = image.feature_levels.get(feature.name, feature.level_max)
+        if level > feature.level_max:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "Unable to register because the broker does not support finalized version"
+                f" {level} of {feature.name}. The broker wants a version between"
+                f" {feature.level_min} and {feature.level_max}, inclusive.",
+            )
+
+
+def disabled_apis(image: Image) -> frozenset[int]:
+    levels = finalized(image)
+    return frozenset(int(api) for each in FEATURES if not levels[each.name] for api in each.apis)
+
+
+def refusal(api_key: int) -> Any:
+    """The answer to a request whose feature is off; None for one that does no harm."""
+    if api_key not in REFUSED:
+        return None
+    response: Any = APIS[api_key].response
+    return response(error_code=ErrorCode.UNSUPPORTED_VERSION)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ottla.auth.acls import AclOperation, AclResource
 from ottla.broker.context import Context
 from ottla.broker.leader_hints import MOVED, leader_of, nodes_of
 from ottla.broker.partition_data import agrees, changed, is_known, read, refused
@@ -34,10 +35,12 @@ class Fetch:
 
     __slots__ = (
         "_answers",
+        "_ctx",
         "_limit",
         "_listener",
         "_looked",
         "_plain",
+        "_readable",
         "_refused",
         "_request",
         "broker",
@@ -55,12 +58,16 @@ class Fetch:
     )
 
     def __init__(self, ctx: Context, request: FetchRequest, plan: Plan) -> None:
+        self._ctx = ctx
         self.broker = ctx.broker
         self.version = ctx.version
         self.plan = plan
         self._listener = ctx.session.listener
-        self.replica_id, self.replica_epoch = _replica(request)
+        self.replica_id, self.replica_epoch = replica_of(request)
         follows = self.replica_id >= 0
+        self._readable: set[str] | None = None  # with an authorizer: what is known to be allowed
+        if ctx.rights is not None:  # a consumer's rights do not make it a follower
+            self._readable = set() if follows else ctx.rights.readable
         self.isolation = READ_UNCOMMITTED
         if follows:
             self.isolation = LOG_END
@@ -177,13 +184,25 @@ class Fetch:
         name = wanted.topic
         if self.version >= TOPIC_IDS_FROM:
             name = broker.image.topic_name(wanted.topic_id)
-            if not name:
+            if not name and (self._readable is None or self.replica_id < 0 or self._may_read("")):
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if self._readable is not None and name not in self._readable and not self._may_read(name):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = broker.partitions.find(name, wanted.index)
         partition.check_epoch(wanted.current_leader_epoch)
         if not partition.leads and (self.replica_id >= 0 or self.version < FROM_FOLLOWERS_FROM):
             raise partition.not_leader()
         return partition
+
+    def _may_read(self, topic: str) -> bool:
+        """Each time: a session outlives the right to read one of its topics."""
+        if self.replica_id >= 0:
+            return self._ctx.may(AclOperation.CLUSTER_ACTION, AclResource.CLUSTER)
+        ctx = self._ctx
+        allowed = ctx.may(AclOperation.READ, AclResource.TOPIC, topic)
+        if allowed and ctx.rights is not None and not ctx.logs_allowed:
+            ctx.rights.readable.add(topic)
+        return allowed
 
     def _note(self, partition: Partition, wanted: Wanted) -> bool:
         """A follower has all before the offset from which it fetches, if its log is like ours."""
@@ -311,7 +330,7 @@ class Fetch:
         return FetchResponse(throttle_time=throttle_ms)
 
 
-def _replica(request: FetchRequest) -> tuple[int, int]:
+def replica_of(request: FetchRequest) -> tuple[int, int]:
     """Followers name themselves: before v15 in one place, then in another, with their epoch
     (KIP-903). Consumers are -1."""
     state = request.replica_state

@@ -92,6 +92,7 @@ async def ask_controller(
     route = ROUTES[api_key]
     listener = broker.config.inter_broker_listener_name
     session = Session(listener=listener, client_host="127.0.0.1", client_port=0)
+    session.internal = True
     client_id = f"ottla-broker-{broker.node_id}"
     ctx = Context(broker, session, route.version_max, client_id, broker.clock.now_ms())
     answer: Any = route.handle(ctx, request)
@@ -178,10 +179,11 @@ def _enveloped(
         client_id=client_id,
     )
     request.write(writer, version)
-    kind, _, name = session.principal.partition(":")
+    who = session.principal
     principal = Writer()
-    principal.buffer += PRINCIPAL_VERSION.pack(0)
-    DefaultPrincipalData(kind, name).write(principal, 0)
+    if not session.internal:  # without one the broker itself asks, which needs no further right
+        principal.buffer += PRINCIPAL_VERSION.pack(0)
+        DefaultPrincipalData(who.type, who.name, who.token_authenticated).write(principal, 0)
     try:
         address = ipaddress.ip_address(session.client_host).packed
     except ValueError:

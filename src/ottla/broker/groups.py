@@ -6,11 +6,12 @@ the log of `__consumer_offsets`, the loop's timers, and the clients that wait fo
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.internal_topic import InternalTopic, Take
 from ottla.broker.journal import (
@@ -34,6 +35,7 @@ from ottla.coordinator.kinds import Topics, TopicView
 from ottla.coordinator.outcome import Outcome, Reply, coordinator_code
 from ottla.coordinator.replies import refused
 from ottla.coordinator.shard import GroupShard
+from ottla.coordinator.streams.config import StreamsConfig, StreamsGroupConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.primitives import Message
 
@@ -51,6 +53,7 @@ class Groups:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._alarm = Alarm(broker.clock, self._expire)
+        self._working: set[asyncio.Future[None]] = set()
         self._topics: Mapping[str, Topic] = {}  # as the last image had them
         self._topic = InternalTopic(
             OFFSETS_TOPIC, broker, self, buffer_size=lambda: broker.config.offsets_load_buffer_size
@@ -141,9 +144,20 @@ class Groups:
         else:
             if outcome.replies:
                 self._answer_committed(index, outcome.replies)
+        for work in outcome.work:
+            working = asyncio.ensure_future(self._do(*work))
+            self._working.add(working)
+            working.add_done_callback(self._working.discard)
         shard = self.coordinator.shards.get(index)
         if shard is not None:
             self._alarm.set(shard.next_deadline_ms(), now_ms)
+
+    async def _do(self, compute: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        try:
+            done(await self._broker.turns.off_loop(compute))
+        except Exception:
+            log.exception("an assignment could not be computed")
+            done(None)
 
     def _append(self, outcome: Outcome, now_ms: int) -> None:
         partition = self._broker.partitions.leading(OFFSETS_TOPIC, outcome.partition)
@@ -214,6 +228,7 @@ def group_config(config: ServerConfig, image: Image) -> GroupConfig:
         offsets_retention_ms=config.offsets_retention_minutes * 60_000,
         offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
         consumer=consumer_config(config, image),
+        streams=streams_config(config, image),
     )
 
 
@@ -230,6 +245,7 @@ def consumer_config(config: ServerConfig, image: Image) -> ConsumerConfig:
         max_size=config.group_consumer_max_size,
         assignors=config.group_consumer_assignors,
         migration_policy=config.group_consumer_migration_policy,
+        assigns_elsewhere=True,
         enabled="consumer" in config.group_coordinator_rebalance_protocols,
     )
 
@@ -244,6 +260,31 @@ def _timeouts(configs: Mapping[str, Value]) -> Timeouts:
         session_timeout_ms=number("consumer.session.timeout.ms"),
         heartbeat_interval_ms=number("consumer.heartbeat.interval.ms"),
         assignment_interval_ms=number("consumer.assignment.interval.ms"),
+    )
+
+
+def streams_config(config: ServerConfig, image: Image) -> StreamsConfig:
+    overrides = {
+        group_id: _streams_group(resource_config(config, overrides.values))
+        for group_id, overrides in image.group_configs.items()
+        if overrides.values
+    }
+    return StreamsConfig(
+        defaults=_streams_group(resource_config(config, {})),
+        overrides=overrides,
+        max_size=config.group_streams_max_size,
+        enabled="streams" in config.group_coordinator_rebalance_protocols,
+    )
+
+
+def _streams_group(configs: Mapping[str, Value]) -> StreamsGroupConfig:
+    number = {name: value for name, value in configs.items() if isinstance(value, int)}
+    return StreamsGroupConfig(
+        session_timeout_ms=number["streams.session.timeout.ms"],
+        heartbeat_interval_ms=number["streams.heartbeat.interval.ms"],
+        num_standby_replicas=number["streams.num.standby.replicas"],
+        initial_rebalance_delay_ms=number["streams.initial.rebalance.delay.ms"],
+        assignment_interval_ms=number["streams.assignment.interval.ms"],
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from ottla.auth.audit import LOGGER as AUDIT
 from ottla.broker.config_changes import Alteration, Operation
 from ottla.config.definition import invalid_config
 from ottla.errors import ErrorCode, KafkaError
@@ -29,7 +30,7 @@ def levels() -> dict[str, str]:
     """Every logger of ours with the level that holds for it."""
     known = logging.Logger.manager.loggerDict
     names = [name for name, each in known.items() if isinstance(each, logging.Logger)]
-    ours = sorted(name for name in names if name.startswith(OURS + "."))
+    ours = sorted(name for name in names if name.startswith(OURS + ".") or name == AUDIT)
     return {name: _level_name(_logger(name)) for name in [ROOT, *ours]}
 
 

@@ -18,6 +18,7 @@ from ottla.broker.journal import when_committed
 from ottla.cluster.image import NO_LEADER
 from ottla.coordinator.keys import OFFSETS_TOPIC
 from ottla.coordinator.transactions.outcome import Markers
+from ottla.coordinator.transactions.transaction import EPOCH_BUMP_FROM
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.control import Marker
 from ottla.wire.apis import ApiKey
@@ -51,6 +52,11 @@ class End(NamedTuple):
     commit: bool
     transaction_version: int
 
+    @property
+    def ended_epoch(self) -> int:
+        """The epoch of the transaction: with version 2 its marker has the one after (KIP-890)."""
+        return self.producer_epoch - (self.transaction_version >= EPOCH_BUMP_FROM)
+
 
 def write_marker(
     broker: Broker,
@@ -79,7 +85,7 @@ def write_marker(
     except KafkaError as error:
         tell(error.code)
         return
-    broker.verification.marked(topic, index, end.producer_id)
+    broker.verification.marked(topic, index, end.producer_id, end.ended_epoch)
     if topic == OFFSETS_TOPIC:
         broker.groups.transaction_ended(index, end.producer_id, commit=end.commit)
     when_committed(partition, tell, timeout_ms=COMMIT_TIMEOUT_MS)

@@ -7,6 +7,7 @@ line of its own to each broker: a marker that waits for replicas holds up no oth
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.cluster.image import Image
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 CONNECT_S_MAX: Final = 5.0
+COMPLAINT_S: Final = 10.0  # between two about the same broker
+
+log = logging.getLogger("ottla.broker")
 
 R = TypeVar("R", bound=Message)
 
@@ -31,6 +35,7 @@ class Neighbours:
         self._lines: dict[tuple[int, int], Line] = {}  # by broker and kind of request
         self._epochs: dict[tuple[int, int], int | None] = {}  # the life that the line leads to
         self._opening: dict[tuple[int, int], asyncio.Task[Line]] = {}
+        self._complained_at: dict[int, float] = {}
 
     async def call(
         self,
@@ -53,7 +58,26 @@ class Neighbours:
         """A line for the caller alone, who closes it."""
         where = self.address(broker_id)
         client_id = f"ottla-broker-{self._broker.node_id}"
-        return await Line.open(where.host, where.port, client_id=client_id, timeout_s=timeout_s)
+        try:
+            return await Line.open(
+                where.host,
+                where.port,
+                client_id=client_id,
+                timeout_s=timeout_s,
+                security=self._broker.line_security(),
+            )
+        except KafkaError as error:
+            self._complain(broker_id, error)
+            raise
+
+    def _complain(self, broker_id: int, error: Exception) -> None:
+        """A broker that does not let us in is a mistake of an operator, who has to hear of it."""
+        now = asyncio.get_running_loop().time()
+        if isinstance(error, Unreachable) and not error.untrusted:
+            return
+        if now >= self._complained_at.get(broker_id, -COMPLAINT_S) + COMPLAINT_S:
+            self._complained_at[broker_id] = now
+            log.warning("Failed authentication with broker %d: %s", broker_id, error)
 
     def address(self, broker_id: int) -> Listener:
         """Where brokers find this one; Unreachable if it is not there."""

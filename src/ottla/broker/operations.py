@@ -1,26 +1,10 @@
-"""What a client may do, as bit fields: everything, since there is no authorizer.
-
-Each bit is an operation's number among Kafka's ACL operations.
-"""
+"""authorized_operations (KIP-430): bits of what a client may do, by the numbers of operations."""
 
 from __future__ import annotations
 
 from typing import Final
 
-READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = 3, 4, 5, 6, 7, 8
-CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 9, 10, 11, 12
+from ottla.auth.acls import ALL_OPERATIONS, AclResource
 
 NOT_ASKED: Final = -(2**31)
-
-
-def _bits(*operations: int) -> int:
-    return sum(1 << operation for operation in operations)
-
-
-ON_TOPIC: Final = _bits(
-    READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS
-)
-ON_GROUP: Final = _bits(READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
-ON_CLUSTER: Final = _bits(
-    CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE
-)
+ON_CLUSTER: Final = ALL_OPERATIONS[AclResource.CLUSTER]

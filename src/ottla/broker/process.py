@@ -10,8 +10,10 @@ import resource
 import signal
 import sys
 import time
+from collections.abc import Callable
 
 import ottla
+from ottla.auth.audit import LOGGER as AUDIT
 from ottla.broker.broker import Broker
 from ottla.cluster.store import StoreError as MetaStoreError
 from ottla.config import ConfigError, ServerConfig
@@ -25,10 +27,13 @@ log = logging.getLogger("ottla.broker")
 # nearly all freed by reference counts; at Python's 700 the collector costs more than it finds.
 GC_THRESHOLD = 50_000
 
+# What is served in the same process once the broker's address is known; it gives its end.
+Beside = Callable[[str], Callable[[], None]]
+
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def run(config: ServerConfig) -> int:
+def run(config: ServerConfig, *, beside: Beside | None = None) -> int:
     """Serve until SIGTERM or SIGINT; returns the process's exit code.
 
     A signal before the broker serves ends the process at once, even in the middle of a recovery,
@@ -42,10 +47,16 @@ def run(config: ServerConfig) -> int:
     for note in config.notes:
         log.info("%s", note)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    return run_loop(_serve(config, started_at))
+    return run_loop(_serve(config, started_at, beside))
 
 
-async def _serve(config: ServerConfig, started_at: float) -> int:
+def collect_rarely() -> None:
+    gc.collect()
+    gc.freeze()  # what a broker consists of is never garbage
+    gc.set_threshold(GC_THRESHOLD, 50, 100)
+
+
+async def _serve(config: ServerConfig, started_at: float, beside: Beside | None) -> int:
     try:
         broker = Broker(config)
         await broker.start()
@@ -53,9 +64,7 @@ async def _serve(config: ServerConfig, started_at: float) -> int:
         log.error("the broker can't start: %s", error)
         return 1
     stop = _stop_on_signals()
-    gc.collect()
-    gc.freeze()  # what a broker consists of is never garbage
-    gc.set_threshold(GC_THRESHOLD, 50, 100)
+    collect_rarely()
     log.info(
         "Ottla %s, broker %d, cluster %s: %s (started in %.0f ms)",
         ottla.__version__,
@@ -64,14 +73,29 @@ async def _serve(config: ServerConfig, started_at: float) -> int:
         ", ".join(str(listener) for listener in broker.listeners),
         (time.perf_counter() - started_at) * 1000,
     )
+    try:
+        end_beside = await _start_beside(broker, beside)
+    except (OSError, KafkaError) as error:
+        log.error("the registry can't start: %s", error)
+        await broker.stop()
+        return 1
     waits = [asyncio.ensure_future(stop.wait()), asyncio.ensure_future(broker.failed.wait())]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:
         wait.cancel()
     log.info("stopping")
+    if end_beside is not None:
+        await asyncio.to_thread(end_beside)
     await broker.stop()
     log.info("stopped")
     return 1 if broker.failed.is_set() else 0
+
+
+async def _start_beside(broker: Broker, beside: Beside | None) -> Callable[[], None] | None:
+    """It speaks to this broker over the wire, so the loop must turn meanwhile."""
+    if beside is None:
+        return None
+    return await asyncio.to_thread(beside, broker.bootstrap_servers)
 
 
 def _stop_on_signals() -> asyncio.Event:
@@ -93,10 +117,11 @@ def _stop_on_signals() -> asyncio.Event:
 def _set_up_logging() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("[%(asctime)s] %(levelname)s %(message)s (%(name)s)"))
-    root = logging.getLogger("ottla")
-    root.addHandler(handler)
-    root.setLevel(logging.INFO)
-    root.propagate = False
+    for name in ("ottla", AUDIT):
+        logger = logging.getLogger(name)
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
 
 
 def _raise_file_limit() -> None:

@@ -40,6 +40,9 @@ EXEMPT: Final = frozenset({int(ApiKey.WRITE_TXN_MARKERS)})
 # Clients whose limits are remembered, and how many rates at most; client ids can be anything.
 CLIENTS_MAX: Final = 10_000
 
+# Of a client id so many characters count. Kafka's may have 32,767, and each is remembered.
+CLIENT_ID_SIZE_MAX: Final = 255
+
 Meter = TypeVar("Meter", Rate, TokenBucket)
 
 
@@ -88,6 +91,8 @@ class Quotas:
         self.active = any(self._tables.values())
 
     def limits(self, user: str, client_id: str) -> Limits | None:
+        if len(client_id) > CLIENT_ID_SIZE_MAX:
+            client_id = client_id[:CLIENT_ID_SIZE_MAX]
         try:
             return self._limits[user, client_id]
         except KeyError:

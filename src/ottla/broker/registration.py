@@ -12,7 +12,8 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Final
 
-from ottla.cluster.handover import step_back
+from ottla.broker.features import SUPPORTED, check_supported
+from ottla.cluster.handover import controlled_shutdown, step_back
 from ottla.cluster.membership import Membership
 from ottla.cluster.store import StoreError
 from ottla.errors import ErrorCode, KafkaError
@@ -40,7 +41,8 @@ class Registration:
         self._watching: asyncio.Task[None] | None = None
 
     async def register(self) -> None:
-        """KafkaError if another live broker has our id."""
+        """KafkaError if another live broker has our id, or the cluster needs a newer program."""
+        check_supported(self._broker.metadata.image)
         self._membership = await self._register()
 
     def watch(self) -> None:
@@ -54,6 +56,11 @@ class Registration:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watching
             self._watching = None
+
+    async def controlled_shutdown(self) -> None:
+        """Others lead what they can, and nobody waits for us, from when this returns."""
+        metadata = self._broker.metadata
+        await controlled_shutdown(self._store, self._commits, metadata, self._membership.broker)
 
     async def leave(self) -> None:
         await self._membership.leave()
@@ -70,6 +77,7 @@ class Registration:
             rack=config.broker_rack,
             now_ms=broker.clock.now_ms(),
             directories=[each.directory_id for each in broker.store.dirs if each.directory_id],
+            features=SUPPORTED,
             patience_s=expiry_s if config.zookeeper_connect else 0,
             step_back=lambda: step_back(self._commits, broker.metadata, broker.node_id),
         )

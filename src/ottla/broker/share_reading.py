@@ -1,14 +1,16 @@
 """From the log to a share-partition: which batches a read found, and the bytes of some of them.
 
-Only headers are read here. The records themselves go from the file to the socket, as in a Fetch.
+Only headers are read here. The records themselves go from the file to the socket, as in a Fetch,
+unless the group has delayed delivery: then batches that are about to be given out are looked into.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from ottla.broker.share_delays import DelayConfig, due_times
 from ottla.broker.shares import Shared
-from ottla.coordinator.share.partition import Acquired, Span, Wanted
+from ottla.coordinator.share.partition import Acquired, Delays, Span, Wanted
 from ottla.records.batch import BATCH_OVERHEAD, BatchHeader, read_header
 from ottla.replica.partition import READ_COMMITTED, Read
 from ottla.slices import FileSlice
@@ -50,7 +52,7 @@ class Reading:
         return bool(self.size) and self.shared.partition.fetch_offset() != self._offset
 
     def acquire(
-        self, member_id: str, wanted: Wanted, now_ms: int
+        self, member_id: str, wanted: Wanted, now_ms: int, delay: DelayConfig | None = None
     ) -> tuple[list[Acquired], FileSlice | None]:
         """Records for this member, and the batches which hold them, as a part of the file."""
         read = self._read
@@ -63,6 +65,7 @@ class Reading:
             fetch_offset=self._offset,
             wanted=wanted,
             now_ms=now_ms,
+            delays=None if delay is None else self._delays(read.records, found, delay),
         )
         if not acquired:
             return [], None
@@ -71,10 +74,24 @@ class Reading:
         start = needed[0].position
         return acquired, FileSlice(read.records.file, start, needed[-1].end - start)
 
+    def _delays(self, records: FileSlice, found: list[Found], config: DelayConfig) -> Delays:
+        places = {each.span.first: each for each in found}
+
+        def delays(span: Span) -> list[tuple[int, int]]:
+            """The last batch is remembered: it may be given out record by record."""
+            shared = self.shared
+            if shared.delays[0] != span.first:
+                _, position, end = places[span.first]
+                data = records.file.pread(end - position, position)
+                shared.delays = (span.first, due_times(data, config))
+            return shared.delays[1]
+
+        return delays
+
     def _walk(self, read: Read, records: FileSlice) -> list[Found]:
         """The batches of the read, as far as they could be given out at all."""
         partition = self.shared.partition
-        last_offset = max(partition.start_offset + partition.limits.in_flight_max, self._offset)
+        last_offset = max(partition.window_end, self._offset)
         aborted = sorted(read.aborted or (), key=lambda each: each[1])
         ended: set[int] = set()  # producers in the midst of a transaction that will be aborted
         found: list[Found] = []

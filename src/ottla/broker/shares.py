@@ -8,13 +8,17 @@ may be another broker, so answers may come later than the requests.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.context import Session
+from ottla.broker.features import finalized
 from ottla.broker.journal import Alarm, Answer, all_of
+from ottla.broker.share_dead_letters import DeadLetterConfig, DeadLetters
+from ottla.broker.share_delays import DelayConfig
 from ottla.broker.share_ends import Ends
 from ottla.broker.share_persister import Persister
 from ottla.broker.share_sessions import Member, ShareSession, ShareSessions
@@ -24,7 +28,13 @@ from ottla.config import group_config
 from ottla.config.durations import duration_ms
 from ottla.config.tables.group_resource import BY_DURATION
 from ottla.coordinator.share.group import ShareGroupConfig
-from ottla.coordinator.share.partition import Acknowledged, Change, Limits, SharePartition
+from ottla.coordinator.share.partition import (
+    Acknowledged,
+    Change,
+    DeadRecords,
+    Limits,
+    SharePartition,
+)
 from ottla.coordinator.share.persister import StateWrite
 from ottla.coordinator.share.records import UNKNOWN, ShareState, StateKey
 from ottla.errors import ErrorCode, KafkaError
@@ -50,6 +60,8 @@ class ShareSettings(NamedTuple):
     offset_reset: str
     isolation: int
     renew_enabled: bool
+    dead_letters: DeadLetterConfig
+    delay: DelayConfig | None  # None: records are never delayed
 
 
 class Shared:
@@ -58,16 +70,28 @@ class Shared:
     It is `ready` when its state has been read; until then there is no `partition` to ask.
     """
 
-    __slots__ = ("error", "key", "leader_epoch", "log", "partition", "ready", "waiting")
+    __slots__ = (
+        "delays",
+        "error",
+        "is_new",
+        "key",
+        "leader_epoch",
+        "log",
+        "partition",
+        "ready",
+        "waiting",
+    )
 
     def __init__(self, key: StateKey, log: Partition) -> None:
         self.key = key
         self.log = log
         self.leader_epoch = log.leader_epoch
         self.ready = False
+        self.is_new = True  # no fetch has looked at it since its state was read
         self.error: KafkaError | None = None  # why its state could not be read
         self.partition: SharePartition
         self.waiting = Waiting()
+        self.delays: tuple[int, list[tuple[int, int]]] = (-1, [])  # of the batch at this offset
 
     @property
     def is_over(self) -> bool:
@@ -83,10 +107,15 @@ class Shares:
         self._shared: dict[StateKey, Shared] = {}
         self._settings: dict[str, ShareSettings] = {}
         self._names: dict[bytes, str] = {}
+        self._stopped = False
         self._alarm = Alarm(broker.clock, self._expire)
         self.states = ShareStateLogs(broker)
         self.persister = Persister(broker, self.states)
         self.ends = Ends(broker)
+        self.dead_letters = DeadLetters(
+            broker, lambda group_id: self.settings(group_id).dead_letters
+        )
+        self._under_way: dict[StateKey, set[int]] = {}  # offsets of dead letters not yet written
         self.sessions = ShareSessions()
 
     # -- start, stop, and the cluster's changes
@@ -95,7 +124,9 @@ class Shares:
         self.apply(self._broker.image, now_ms)
 
     def stop(self) -> None:
+        self._stopped = True
         self._alarm.stop()
+        self.dead_letters.stop()
         self.persister.stop()
         self.ends.stop()
         self.states.stop()
@@ -117,15 +148,25 @@ class Shares:
             found = self._settings[group_id] = self._read_settings(group_id)
         return found
 
+    def _has_dead_letters(self) -> bool:
+        return finalized(self._broker.image)["share.version"] >= DEAD_LETTERS_FROM
+
     def _read_settings(self, group_id: str) -> ShareSettings:
         config = self._broker.config
         values = group_config(config, self._broker.image.group_config(group_id))
         number = {name: value for name, value in values.items() if isinstance(value, int)}
+        dead_letters = DeadLetterConfig(
+            str(values["errors.deadletterqueue.topic.name"]),
+            bool(values["errors.deadletterqueue.copy.record.enable"]),
+        )
+        delay = DelayConfig(number["ottla.share.delayed.delivery.max.ms"])
         return ShareSettings(
             Limits(
                 lock_duration_ms=number["share.record.lock.duration.ms"],
                 delivery_count_max=number["share.delivery.count.limit"],
                 in_flight_max=number["share.partition.max.record.locks"],
+                dead_letters=bool(dead_letters.topic) and self._has_dead_letters(),
+                delayed_max=number["ottla.share.delayed.delivery.max.records"],
             ),
             ShareGroupConfig(
                 session_timeout_ms=number["share.session.timeout.ms"],
@@ -137,6 +178,8 @@ class Shares:
             if values["share.isolation.level"] == "read_committed"
             else READ_UNCOMMITTED,
             bool(values["share.renew.acknowledge.enable"]),
+            dead_letters,
+            delay if values["ottla.share.delayed.delivery.enable"] else None,
         )
 
     # -- share-partitions
@@ -171,6 +214,15 @@ class Shares:
     def forget_group(self, group_id: str) -> None:
         for key in [key for key in self._shared if key.group_id == group_id]:
             self.forget(key)
+
+    def delayed_counts(self) -> dict[str, int]:
+        """How many records of each group wait for their time."""
+        counts: dict[str, int] = {}
+        for key, shared in self._shared.items():
+            count = shared.partition.delayed_count if shared.ready else 0
+            if count:
+                counts[key.group_id] = counts.get(key.group_id, 0) + count
+        return counts
 
     def check(self, key: StateKey) -> None:
         """Whether a share-partition can be what another broker says it is; KafkaError if not."""
@@ -230,8 +282,11 @@ class Shares:
             batches=state.batches,
             state_epoch=state.state_epoch,
             leader_epoch=shared.leader_epoch,
+            limits=self.settings(shared.key.group_id).limits,
         )
+        shared.partition.move_log_start(shared.log.log.start_offset)
         shared.ready = True
+        self._send_dead_letters(shared, shared.partition.unfinished())
         shared.waiting.wake_all()
 
     def _unreadable(self, shared: Shared, error: KafkaError) -> None:
@@ -329,6 +384,7 @@ class Shares:
                 self.forget(shared.key)
             return KafkaError(_leader_code(found.code), found.message)
         shared.partition.commit(change)
+        self._send_dead_letters(shared, change.dead)
         shared.waiting.wake_all()
         return None
 
@@ -338,6 +394,43 @@ class Shares:
         stored.when(partial(_warn, shared.key))
         return stored
 
+    # -- dead letters (KIP-1191)
+
+    def _send_dead_letters(self, shared: Shared, dead: Iterable[DeadRecords]) -> None:
+        """Not twice: a state may be loaded again while its dead letters are under way."""
+        for each in dead:
+            under_way = self._under_way.setdefault(shared.key, set())
+            offsets = set(range(each.first, each.last + 1))
+            if not offsets <= under_way:
+                under_way |= offsets
+                done = partial(self._dead_letters_sent, shared, each)
+                self.dead_letters.send(shared.key.group_id, shared.log, each, done)
+
+    def _dead_letters_sent(self, shared: Shared, dead: DeadRecords) -> None:
+        under_way = self._under_way.get(shared.key, set())
+        under_way.difference_update(range(dead.first, dead.last + 1))
+        if not under_way:
+            self._under_way.pop(shared.key, None)
+        self._archive(shared, dead)
+
+    def _archive(self, shared: Shared, dead: DeadRecords) -> None:
+        """Where the state was loaded again meanwhile, that one counts."""
+        current = self._shared.get(shared.key)
+        if current is not None and current.ready:
+            shared = current
+        if self._stopped or shared.is_over or shared.key.topic_id not in self._names:
+            return
+        now_ms = self._broker.clock.now_ms()
+        change = shared.partition.archive(dead.first, dead.last)
+        stored = self._store_quietly(shared, change, now_ms)
+        stored.when(lambda refusal: self._archived(shared, dead, refusal))
+
+    def _archived(self, shared: Shared, dead: DeadRecords, refusal: Refusal) -> None:
+        """Until it is stored the start can't move on, so it is tried again."""
+        if refusal is not None and self._shared.get(shared.key) is shared:
+            loop = asyncio.get_running_loop()
+            loop.call_later(ARCHIVE_RETRY_S, self._archive, shared, dead)
+
     # -- time
 
     def _expire(self, now_ms: int) -> int | None:
@@ -346,15 +439,18 @@ class Shares:
             due_ms = shared.partition.next_deadline_ms()
             if due_ms is not None and due_ms <= now_ms:
                 self._store_quietly(shared, shared.partition.expire(now_ms), now_ms)
+                shared.waiting.wake_all()  # delayed records may be due, of which nothing is stored
                 due_ms = shared.partition.next_deadline_ms()
-                if due_ms is not None:
-                    due_ms = max(due_ms, now_ms + RETRY_MS)
+                if due_ms is not None and due_ms <= now_ms:
+                    due_ms = now_ms + RETRY_MS
             if due_ms is not None:
                 deadlines.append(due_ms)
         return min(deadlines, default=None)
 
 
+DEAD_LETTERS_FROM: Final = 2  # the level of share.version (KIP-1191)
 RETRY_MS: Final = 100  # between attempts to store that locks have ended
+ARCHIVE_RETRY_S: Final = 1.0  # between attempts to store that dead letters were written
 
 
 def _warn(key: StateKey, refusal: Refusal) -> None:

@@ -5,11 +5,14 @@ ends, and hold up all readers of committed records. Once the log has the transac
 no need to ask: its marker has not come.
 
 The coordinator may be another broker, which is asked with AddPartitionsToTxn, or be waiting for its
-replicas. If the transaction's marker comes before the answer, what was asked about is too late.
+replicas. If the transaction's marker comes before the answer, what was asked about is too late. The
+marker of the transaction before is another matter: with transaction version 2 the producer goes on
+as soon as the end is decided, and its next write may be here before that marker.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -63,13 +66,14 @@ class _Question(NamedTuple):
 
 
 class _Guard:
-    """A partition that is asked about. `marked`: meanwhile a marker of that producer came."""
+    """A partition that is asked about. `marked`: meanwhile its transaction's marker came."""
 
-    __slots__ = ("leader_epoch", "marked", "partition")
+    __slots__ = ("leader_epoch", "marked", "partition", "producer_epoch")
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Partition, producer_epoch: int) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
+        self.producer_epoch = producer_epoch
         self.marked = False
 
     def check(self, code: ErrorCode) -> ErrorCode:
@@ -89,9 +93,11 @@ class Verification:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._courier = Courier(self._carry, _lost)
+        self._stopped = False
         self._guards: dict[tuple[str, int, int], list[_Guard]] = {}  # topic, index, producer id
 
     def stop(self) -> None:
+        self._stopped = True
         self._courier.stop()
 
     def verify(self, writer: Writer, partitions: Iterable[Partition], now_ms: int) -> Answer[Codes]:
@@ -105,7 +111,9 @@ class Verification:
         if not unknown or not (writer.adds or enabled):
             verified.give({})
             return verified
-        answer = self._ask(writer, tuple((each.topic, each.index) for each in unknown), now_ms)
+        answer = self._ask_until_complete(
+            writer, tuple((each.topic, each.index) for each in unknown), now_ms
+        )
         guards = [] if answer.given else self._guard(writer, unknown)
         answer.when(lambda codes: verified.give(self._verified(writer, codes, guards)))
         return verified
@@ -122,16 +130,49 @@ class Verification:
         }
 
     def _guard(self, writer: Writer, partitions: list[Partition]) -> list[_Guard]:
-        guards = [_Guard(each) for each in partitions]
+        guards = [_Guard(each, writer.producer_epoch) for each in partitions]
         for each, guard in zip(partitions, guards, strict=True):
             key = (each.topic, each.index, writer.producer_id)
             self._guards.setdefault(key, []).append(guard)
         return guards
 
-    def marked(self, topic: str, index: int, producer_id: int) -> None:
-        """A marker of this producer is in the partition."""
+    def marked(self, topic: str, index: int, producer_id: int, ended_epoch: int) -> None:
+        """The transaction that this producer had in this epoch has its marker in the partition.
+
+        Writes of a later epoch belong to a later transaction, and are not too late.
+        """
         for guard in self._guards.get((topic, index, producer_id), ()):
-            guard.marked = True
+            if guard.producer_epoch <= ended_epoch:
+                guard.marked = True
+
+    def _ask_until_complete(
+        self, writer: Writer, places: tuple[Place, ...], now_ms: int
+    ) -> Answer[Codes]:
+        """Ask again while markers of the transaction before are under way (KAFKA-18575).
+
+        A producer of version 2 goes on as soon as its commit is decided, so CONCURRENT_TRANSACTIONS
+        is its ordinary case. The markers take a few milliseconds; a client that has to retry waits
+        for its own back-off, which is longer.
+        """
+        answer = Answer[Codes]()
+        config = self._broker.config
+        give_up_ms = now_ms + config.add_partitions_to_txn_retry_backoff_max_ms
+        backoff_s = config.add_partitions_to_txn_retry_backoff_ms / 1000
+
+        def ask(asked_ms: int) -> None:
+            self._ask(writer, places, asked_ms).when(settle)
+
+        def settle(codes: Codes) -> None:
+            concurrent = ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
+            late = self._broker.clock.now_ms() >= give_up_ms
+            if not writer.adds or not concurrent or late or self._stopped:
+                answer.give(codes)
+                return
+            loop = asyncio.get_running_loop()
+            loop.call_later(backoff_s, lambda: ask(self._broker.clock.now_ms()))
+
+        ask(now_ms)
+        return answer
 
     def _ask(self, writer: Writer, places: tuple[Place, ...], now_ms: int) -> Answer[Codes]:
         answer = Answer[Codes]()

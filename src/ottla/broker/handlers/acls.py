@@ -1,23 +1,42 @@
 """DescribeAcls (key 29), CreateAcls (key 30) and DeleteAcls (key 31), v1 to v3.
 
-There is no authorizer, so each is answered as Kafka answers without one: SECURITY_DISABLED.
+The rules of the authorizer. A change holds on this broker when the response is sent, and on the
+others when they have heard of it. Without an authorizer each is answered as Kafka answers then:
+SECURITY_DISABLED.
+
+v1  pattern types (KIP-290)        v3  resource type USER (KIP-373)
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+from ottla.auth.acls import Acl, AclFilter, acl_problem
 from ottla.broker.context import Context
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.create_acls import (
     AclCreationResult,
     CreateAclsRequest,
     CreateAclsResponse,
 )
 from ottla.wire.messages.delete_acls import (
+    DeleteAclsFilter,
     DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
-from ottla.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from ottla.wire.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+
+if TYPE_CHECKING:  # imported where an authorizer is configured
+    from ottla.broker.access import Access
 
 CODE = ErrorCode.SECURITY_DISABLED
 MESSAGE = "No Authorizer is configured."
@@ -25,8 +44,20 @@ MESSAGE = "No Authorizer is configured."
 Request = DescribeAclsRequest | CreateAclsRequest | DeleteAclsRequest
 Response = DescribeAclsResponse | CreateAclsResponse | DeleteAclsResponse
 
+log = logging.getLogger("ottla.broker")
 
-def handle(ctx: Context, request: Request) -> Response:
+
+def handle(ctx: Context, request: Request) -> Response | Awaitable[Response]:
+    if ctx.broker.access is None:
+        return _disabled(request)
+    if isinstance(request, DescribeAclsRequest):
+        return _describe(ctx.broker.access, request)
+    if isinstance(request, CreateAclsRequest):
+        return _create(ctx, request)
+    return _delete(ctx, request)
+
+
+def _disabled(request: Request) -> Response:
     if isinstance(request, DescribeAclsRequest):
         return DescribeAclsResponse(error_code=CODE, error_message=MESSAGE)
     if isinstance(request, CreateAclsRequest):
@@ -34,3 +65,99 @@ def handle(ctx: Context, request: Request) -> Response:
         return CreateAclsResponse(results=[refused] * len(request.creations))
     none_found = DeleteAclsFilterResult(error_code=CODE, error_message=MESSAGE)
     return DeleteAclsResponse(filter_results=[none_found] * len(request.filters))
+
+
+def _describe(access: Access, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    wanted = _filter(request)
+    problem = wanted.problem()
+    if problem is not None:
+        return DescribeAclsResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=problem)
+    resources: dict[tuple[int, str, int], DescribeAclsResource] = {}
+    for acl in access.authorizer.index.found(wanted):
+        key = (acl.resource, acl.name, acl.pattern)
+        if key not in resources:
+            resources[key] = DescribeAclsResource(*key)
+        rule = AclDescription(acl.principal, acl.host, acl.operation, acl.permission)
+        resources[key].acls.append(rule)
+    return DescribeAclsResponse(resources=list(resources.values()))
+
+
+def _filter(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+    return AclFilter(
+        asked.resource_type_filter,
+        asked.resource_name_filter,
+        asked.pattern_type_filter,
+        asked.principal_filter,
+        asked.host_filter,
+        asked.operation,
+        asked.permission_type,
+    )
+
+
+async def _create(ctx: Context, request: CreateAclsRequest) -> CreateAclsResponse:
+    results = []
+    acls = []
+    for each in request.creations:
+        acl = Acl(
+            each.resource_type,
+            each.resource_name,
+            each.resource_pattern_type,
+            each.principal,
+            each.host,
+            each.operation,
+            each.permission_type,
+        )
+        problem = acl_problem(acl)
+        if problem is None:
+            acls.append(acl)
+            results.append(AclCreationResult())
+        else:
+            results.append(AclCreationResult(ErrorCode.INVALID_REQUEST, problem))
+    try:
+        await ctx.broker.settings.create_acls(acls)
+    except KafkaError as error:
+        _fail(results, error)
+    else:
+        for acl in acls:
+            log.info("%s created ACL: %s", ctx.session.principal, acl)
+    return CreateAclsResponse(results=results)
+
+
+async def _delete(ctx: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
+    filters = [_filter(each) for each in request.filters]
+    results = [DeleteAclsFilterResult() for _ in filters]
+    sound = []
+    for result, wanted in zip(results, filters, strict=True):
+        if (problem := wanted.problem()) is not None:
+            result.error_code = ErrorCode.INVALID_REQUEST
+            result.error_message = problem
+        else:
+            sound.append((result, wanted))
+    try:
+        found = await ctx.broker.settings.delete_acls([wanted for _, wanted in sound])
+    except KafkaError as error:
+        _fail([result for result, _ in sound], error)
+        return DeleteAclsResponse(filter_results=results)
+    for (result, _), acls in zip(sound, found, strict=True):
+        result.matching_acls = [
+            DeleteAclsMatchingAcl(
+                resource_type=acl.resource,
+                resource_name=acl.name,
+                pattern_type=acl.pattern,
+                principal=acl.principal,
+                host=acl.host,
+                operation=acl.operation,
+                permission_type=acl.permission,
+            )
+            for acl in acls
+        ]
+        for acl in acls:
+            log.info("%s deleted ACL: %s", ctx.session.principal, acl)
+    return DeleteAclsResponse(filter_results=results)
+
+
+def _fail(results: list[Any], error: KafkaError) -> None:
+    for result in results:
+        if not result.error_code:
+            result.error_code = error.code
+            result.error_message = error.message or None

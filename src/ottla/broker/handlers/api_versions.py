@@ -1,9 +1,10 @@
-"""ApiVersions (key 18), v0 to v4.
+"""ApiVersions (key 18), v0 to v5.
 
 Says which APIs are served, in which versions. A client that asks in a version we do not know gets
 UNSUPPORTED_VERSION in a v0 body and asks again (KIP-511).
 
 v3  client software name and version (KIP-511)     v4  features whose lowest version is 0
+v5  the cluster and node that the client expects (KIP-1242)
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 
 from ottla.broker.context import Context
 from ottla.broker.dispatch import SERVED
-from ottla.broker.features import FEATURES, Feature
+from ottla.broker.features import FEATURES, Feature, finalized
 from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.api_versions import (
@@ -31,8 +32,7 @@ SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 PRODUCE_LISTED_FROM: Final = 0
 # Kafka shows these if it has a plug-in for clients' metrics, we if there is a subscription to them.
 TELEMETRY: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
-BETWEEN_BROKERS: Final = frozenset({ApiKey.ENVELOPE})
-FEATURES_EPOCH: Final = 0  # counts changes of features; ours come with the program
+BETWEEN_BROKERS: Final[frozenset[int]] = frozenset({ApiKey.ENVELOPE})
 
 
 def handle(ctx: Context, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
@@ -45,17 +45,34 @@ def handle(ctx: Context, request: ApiVersionsRequest | None) -> ApiVersionsRespo
         if not SOFTWARE.fullmatch(name) or not SOFTWARE.fullmatch(version):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         ctx.session.software = f"{name} {version}"
+    if request.cluster_id is not None and not _is_meant(ctx, request):
+        return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     return ApiVersionsResponse(
         api_keys=[_listed(key) for key in sorted(SERVED) if key not in _hidden(ctx)],
         supported_features=[
             SupportedFeatureKey(each.name, _level_min(ctx, each), each.level_max)
             for each in FEATURES
         ],
-        finalized_features_epoch=FEATURES_EPOCH if FEATURES else -1,
+        finalized_features_epoch=_features_epoch(ctx),
         finalized_features=[
-            FinalizedFeatureKey(each.name, each.level, each.level) for each in FEATURES
+            FinalizedFeatureKey(name, level, level)
+            for name, level in finalized(ctx.broker.image).items()
+            if level  # one at 0 is off, and Kafka doesn't list it
         ],
     )
+
+
+def _is_meant(ctx: Context, request: ApiVersionsRequest) -> bool:
+    """False if the address belongs to another cluster, or another broker, than the client thinks:
+    it learned the address from a cluster that has moved since (KIP-1242)."""
+    broker = ctx.broker
+    return (request.cluster_id, request.node_id) == (broker.image.cluster_id, broker.node_id)
+
+
+def _features_epoch(ctx: Context) -> int:
+    """Grows with every change; 0 while the levels are those that come with the program."""
+    version = ctx.broker.image.features_version
+    return 0 if version is None else version + 1
 
 
 def _level_min(ctx: Context, feature: Feature) -> int:
@@ -63,11 +80,12 @@ def _level_min(ctx: Context, feature: Feature) -> int:
     return feature.level_min if ctx.version >= 4 else max(feature.level_min, 1)
 
 
-def _hidden(ctx: Context) -> frozenset[ApiKey]:
-    """Clients that see these ask every few minutes; so they do when somebody wants an answer."""
-    return (
-        BETWEEN_BROKERS if ctx.broker.image.client_metrics_configs else BETWEEN_BROKERS | TELEMETRY
-    )
+def _hidden(ctx: Context) -> frozenset[int]:
+    """Features that are off. And telemetry: clients that see it ask every few minutes, so they see
+    it when somebody wants an answer."""
+    broker = ctx.broker
+    hidden = BETWEEN_BROKERS | broker.disabled_apis
+    return hidden if broker.image.client_metrics_configs else hidden | TELEMETRY
 
 
 def _listed(key: int) -> ApiVersion:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.auth.acls import AclResource
 from ottla.broker.context import Context
-from ottla.broker.operations import ON_GROUP
+from ottla.broker.described_groups import hide_topics
 from ottla.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -24,5 +25,6 @@ def handle(
     if request.include_authorized_operations:
         for group in response.groups:
             if not group.error_code:
-                group.authorized_operations = ON_GROUP
+                group.authorized_operations = ctx.operations(AclResource.GROUP, group.group_id)
+    hide_topics(ctx, response.groups)
     return ctx.broker.groups.read(response, request.group_ids)

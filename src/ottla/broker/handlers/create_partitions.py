@@ -72,6 +72,7 @@ async def _create(ctx: Context, request: CreatePartitionsRequest) -> CreateParti
     results |= await ctx.broker.controller.create_partitions(
         counts, validate_only=request.validate_only, charge=charge
     )
+    await ctx.broker.caught_up()
     return CreatePartitionsResponse(
         throttle_time=charge.throttle_ms,
         results=[_result(name, results[name]) for name in times],

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable
 from typing import Final
 
+from ottla.auth.acls import AclOperation, AclResource
 from ottla.broker.context import Context
 from ottla.broker.forwarding import by_controller
 from ottla.broker.quotas import MutationCharge
@@ -71,6 +72,7 @@ async def _create(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsRes
     results |= await ctx.broker.controller.create_topics(
         wishes, validate_only=request.validate_only, charge=charge
     )
+    await ctx.broker.caught_up()
     return CreateTopicsResponse(
         throttle_time=charge.throttle_ms,
         topics=[_result(ctx, name, results[name], request.validate_only) for name in times],
@@ -121,6 +123,10 @@ def _result(
             for entry in topic_entries(ctx.broker.config, result.configs)
         ],
     )
+    if not ctx.may(AclOperation.DESCRIBE_CONFIGS, AclResource.TOPIC, name):
+        described.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        described.num_partitions = described.replication_factor = -1
+        described.configs = []
     if not validate_only:  # what was only tried has no id by which it could be found
         described.topic_id = result.id
     return described

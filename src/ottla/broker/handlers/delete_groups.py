@@ -1,7 +1,9 @@
-"""DeleteGroups (key 42), v0 to v2 (KIP-229).
+"""DeleteGroups (key 42), v0 to v3 (KIP-229).
 
 Deletes groups that have no members, with all that they have committed. Of a share group the states
 of its partitions are deleted first (KIP-932): what is left of it then can be deleted again.
+
+v3  a sentence for each error (Kafka 4.4)
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ def _delete(
         if refusal is None:
             ready.append(name)
         else:
-            refused.results.append(DeletableGroupResult(name, refusal.code))
+            result = DeletableGroupResult(name, refusal.code, refusal.message or None)
+            refused.results.append(result)
     answers: list[Answer[DeleteGroupsResponse]] = []
 
     def token() -> Answer[DeleteGroupsResponse]:

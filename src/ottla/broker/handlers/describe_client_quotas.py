@@ -7,9 +7,10 @@ the default, or any. A strict filter wants entities of these kinds and of no oth
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 from ottla.broker.context import Context
-from ottla.broker.quota_entities import IP, KINDS
+from ottla.broker.quota_entities import CLIENT_QUOTAS, IP, IP_QUOTAS, KINDS
 from ottla.cluster.image import QuotaEntity
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.describe_client_quotas import (
@@ -20,6 +21,8 @@ from ottla.wire.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
+
+QUOTAS: Final = CLIENT_QUOTAS | IP_QUOTAS  # a user's node has its credentials, too
 
 
 class Match(IntEnum):
@@ -41,10 +44,11 @@ def handle(ctx: Context, request: DescribeClientQuotasRequest) -> DescribeClient
         entries=[
             EntryData(
                 entity=[EntityData(kind, name) for kind, name in entity],
-                values=[ValueData(key, float(value)) for key, value in config.values.items()],
+                values=[ValueData(key, float(value)) for key, value in limits.items()],
             )
             for entity, config in quotas.items()
             if _matches(entity, wanted, strict=request.strict)
+            and (limits := {key: config.values[key] for key in config.values if key in QUOTAS})
         ],
     )
 

@@ -9,7 +9,8 @@ v1  endpoint type (KIP-919)    v2  fenced brokers (KIP-1073), of which there are
 from __future__ import annotations
 
 from ottla.broker.context import Context
-from ottla.broker.operations import NOT_ASKED, ON_CLUSTER
+from ottla.broker.handlers.metadata import cluster_operations
+from ottla.broker.operations import NOT_ASKED
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -35,7 +36,7 @@ def handle(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResp
         cluster_id=image.cluster_id,
         controller_id=image.controller_id if reachable else -1,
         brokers=brokers,
-        cluster_authorized_operations=ON_CLUSTER if asked else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(ctx) if asked else NOT_ASKED,
     )
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.auth.acls import AclResource
 from ottla.broker.context import Context
-from ottla.broker.operations import ON_GROUP
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 
 
@@ -22,5 +22,5 @@ def handle(
     if request.include_authorized_operations:
         for group in response.groups:
             if not group.error_code:
-                group.authorized_operations = ON_GROUP
+                group.authorized_operations = ctx.operations(AclResource.GROUP, group.group_id)
     return ctx.broker.groups.read(response, request.groups)

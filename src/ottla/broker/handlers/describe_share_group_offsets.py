@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
 
+from ottla.auth.acls import AclOperation, AclResource
 from ottla.broker.context import Context
 from ottla.broker.journal import Answer, all_of, then
 from ottla.broker.share_states import Found
@@ -40,6 +41,8 @@ def _group(
     ctx: Context, asked: DescribeShareGroupOffsetsRequestGroup
 ) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
     try:
+        if not ctx.may(AclOperation.DESCRIBE, AclResource.GROUP, asked.group_id):
+            raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
         known = _known(ctx, asked.group_id)
     except KafkaError as error:
         refused = Answer[DescribeShareGroupOffsetsResponseGroup]()
@@ -49,7 +52,9 @@ def _group(
             )
         )
         return refused
-    wanted: Mapping[str, Sequence[int]] = known
+    wanted: Mapping[str, Sequence[int]] = {
+        name: indexes for name, indexes in known.items() if _may_see(ctx, name, quiet=True)
+    }
     if asked.topics is not None:
         wanted = {topic.topic_name: topic.partitions for topic in asked.topics}
     topics = [
@@ -75,6 +80,8 @@ def _known(ctx: Context, group_id: str) -> Mapping[str, Sequence[int]]:
 def _topic(
     ctx: Context, group_id: str, name: str, indexes: Sequence[int], known: Sequence[int]
 ) -> Answer[DescribeShareGroupOffsetsResponseTopic]:
+    if not _may_see(ctx, name):
+        return _denied(name, indexes)
     topic = ctx.broker.image.topics.get(name)
     topic_id = ZERO_UUID if topic is None else topic.id
     partitions = [
@@ -86,6 +93,21 @@ def _topic(
     return all_of(partitions).map(
         lambda found: DescribeShareGroupOffsetsResponseTopic(name, topic_id, found)
     )
+
+
+def _may_see(ctx: Context, topic: str, *, quiet: bool = False) -> bool:
+    return ctx.may(AclOperation.DESCRIBE, AclResource.TOPIC, topic, quiet=quiet)
+
+
+def _denied(name: str, indexes: Sequence[int]) -> Answer[DescribeShareGroupOffsetsResponseTopic]:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    partitions = [
+        Described(index, error_code=code, error_message="Topic authorization failed.")
+        for index in indexes
+    ]
+    answer = Answer[DescribeShareGroupOffsetsResponseTopic]()
+    answer.give(DescribeShareGroupOffsetsResponseTopic(name, ZERO_UUID, partitions))
+    return answer
 
 
 def _unknown(index: int) -> Answer[Described]:

@@ -7,9 +7,11 @@ eligible leaders are never null, which the Java client relies on.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from ottla.auth.acls import AclOperation, AclResource
 from ottla.broker.context import Context
 from ottla.broker.leadership import visible_leader
-from ottla.broker.operations import ON_TOPIC
 from ottla.cluster.decisions import check_topic_name
 from ottla.cluster.image import Partition, Topic
 from ottla.errors import ErrorCode, KafkaError
@@ -28,7 +30,9 @@ def handle(
     everything = not request.topics
     cursor = request.cursor
     named = {topic.name for topic in request.topics}
-    names = ctx.broker.image.topics if everything else named
+    names: Iterable[str] = named
+    if everything:
+        names = [name for name in ctx.broker.image.topics if _may_see(ctx, name, quiet=True)]
     if cursor is not None and (
         cursor.partition_index < 0 or not (everything or cursor.topic_name in named)
     ):
@@ -50,8 +54,12 @@ def _describe(
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         topic = ctx.broker.image.topics.get(name)
+        if not _may_see(ctx, name):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            response.topics.append(DescribeTopicPartitionsResponseTopic(error_code=code, name=name))
+            continue
         if topic is None:
-            response.topics.append(_unknown(name))
+            response.topics.append(_unknown(ctx, name))
             continue
         first = 0
         if cursor is not None and cursor.topic_name == name:
@@ -64,6 +72,10 @@ def _describe(
     return response
 
 
+def _may_see(ctx: Context, name: str, *, quiet: bool = False) -> bool:
+    return ctx.may(AclOperation.DESCRIBE, AclResource.TOPIC, name, quiet=quiet)
+
+
 def _topic(
     ctx: Context, topic: Topic, partitions: tuple[Partition, ...]
 ) -> DescribeTopicPartitionsResponseTopic:
@@ -72,7 +84,7 @@ def _topic(
         topic_id=topic.id,
         is_internal=topic.internal,
         partitions=[_partition(ctx, topic.name, partition) for partition in partitions],
-        topic_authorized_operations=ON_TOPIC,
+        topic_authorized_operations=ctx.operations(AclResource.TOPIC, topic.name),
     )
 
 
@@ -80,7 +92,8 @@ def _partition(
     ctx: Context, topic: str, partition: Partition
 ) -> DescribeTopicPartitionsResponsePartition:
     offline = ctx.broker.offline_replicas(topic, partition)
-    leader, code = visible_leader(partition, offline)
+    reachable = ctx.broker.reachable(ctx.session.listener)
+    leader, code = visible_leader(partition, offline, reachable)
     return DescribeTopicPartitionsResponsePartition(
         error_code=code,
         partition_index=partition.index,
@@ -94,13 +107,17 @@ def _partition(
     )
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _unknown(ctx: Context, name: str) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_topic_name(name)
     except KafkaError as error:
         code = error.code
-    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code,
+        name=name,
+        topic_authorized_operations=ctx.operations(AclResource.TOPIC, name),
+    )
 
 
 def _refused(names: list[str]) -> DescribeTopicPartitionsResponse:

@@ -1,36 +1,50 @@
 """DescribeUserScramCredentials (key 50), v0 (KIP-554).
 
-Nobody has a SCRAM password here, as there is no SASL yet. Kafka's own kafka-configs asks for them
-whenever it describes a user's quotas, and fails if nobody answers.
+Which users have SCRAM credentials, with how many iterations; no list of names means all of them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from ottla.broker.context import Context
+from ottla.cluster.access import scram_users
 from ottla.errors import ErrorCode
 from ottla.wire.messages.describe_user_scram_credentials import (
+    CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
 
+MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+
 
 def handle(
     ctx: Context, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    times = Counter(each.name for each in request.users or ())
+    known = scram_users(ctx.broker.image)
+    times = Counter(each.name for each in request.users or ()) or Counter(known.keys())
     return DescribeUserScramCredentialsResponse(
-        results=[_missing(user, count) for user, count in times.items()]
+        results=[_result(user, count, known.get(user)) for user, count in times.items()]
     )
 
 
-def _missing(user: str, count: int) -> DescribeUserScramCredentialsResult:
+def _result(
+    user: str, count: int, mechanisms: dict[str, int] | None
+) -> DescribeUserScramCredentialsResult:
     if count > 1:
         code = ErrorCode.DUPLICATE_RESOURCE
         message = f"Cannot describe SCRAM credentials for the same user twice in a request: {user}"
-    else:
+    elif mechanisms is None:
         code = ErrorCode.RESOURCE_NOT_FOUND
         message = f"Attempt to describe a user credential that does not exist: {user}"
+    else:
+        infos = [
+            CredentialInfo(number, mechanisms[name])
+            for number, name in MECHANISMS.items()
+            if name in mechanisms
+        ]
+        return DescribeUserScramCredentialsResult(user=user, credential_infos=infos)
     return DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=message)

@@ -1,7 +1,8 @@
 """Envelope (key 58), v0 (KIP-590).
 
 Brokers send it to the controller, with a client's request inside. It is served as if the client
-had asked here, and the response travels back as bytes. Clients are not told of it.
+had asked here, with the client's rights, and the response travels back as bytes. Clients are not
+told of it; an authorizer lets only those send one who may CLUSTER_ACTION.
 """
 
 from __future__ import annotations
@@ -9,12 +10,17 @@ from __future__ import annotations
 import inspect
 import ipaddress
 from collections.abc import Awaitable
+from functools import partial
 from typing import Any, Final
 
+from ottla.auth.principal import Principal
 from ottla.broker.context import Context, Session
-from ottla.broker.dispatch import ROUTES
+from ottla.broker.dispatch import ROUTES, handler_of
+from ottla.broker.portions import portions_of
+from ottla.broker.turns import read_large
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import APIS, ApiKey
+from ottla.wire.connection import READ_BYTES_MAX, ProtocolError, UnreadBody
 from ottla.wire.headers import (
     REQUEST_START_BYTES,
     read_request_rest,
@@ -23,7 +29,7 @@ from ottla.wire.headers import (
 )
 from ottla.wire.messages.default_principal_data import DefaultPrincipalData
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from ottla.wire.primitives import MalformedError, Message, Writer
+from ottla.wire.primitives import MalformedError, Writer
 
 FORWARDED: Final = frozenset(
     {
@@ -41,21 +47,33 @@ PRINCIPAL_VERSION_BYTES: Final = 2
 def handle(
     ctx: Context, request: EnvelopeRequest
 ) -> EnvelopeResponse | Awaitable[EnvelopeResponse]:
+    broker = ctx.broker
+    between_brokers = ctx.session.listener == broker.config.inter_broker_listener_name
+    if broker.access is not None and not between_brokers:
+        # An envelope speaks for anybody, so CLUSTER_ACTION on a client's listener is not enough.
+        return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if not ctx.broker.controller.active:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    return _serve(ctx, request)
+
+
+async def _serve(around: Context, request: EnvelopeRequest) -> EnvelopeResponse:
+    """A large request inside is served in turns, as it would be outside."""
+    turns = around.broker.turns
     try:
-        api_key, inner, body, correlation_id = _opened(ctx, request)
-    except (MalformedError, ValueError):
+        api_key, ctx, unread, correlation_id = _opened(around, request)
+        if len(request.request_data) > READ_BYTES_MAX:
+            body = await turns.off_loop(read_large, api_key, unread)
+        else:
+            body = unread.read()
+    except (MalformedError, ProtocolError, ValueError):
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return _serve(inner, api_key, body, correlation_id)
-
-
-async def _serve(
-    ctx: Context, api_key: int, body: Message, correlation_id: int
-) -> EnvelopeResponse:
-    answer: Any = ROUTES[api_key].handle(ctx, body)
+    handle = partial(handler_of(ctx, api_key), ctx)
+    cut = portions_of(api_key, body)
     try:
-        if inspect.isawaitable(answer):
+        if cut is not None:
+            answer: Any = await turns.in_portions(body, cut, handle)
+        elif inspect.isawaitable(answer := handle(body)):
             answer = await answer
     except KafkaError as error:  # NOT_CONTROLLER: we were
         return EnvelopeResponse(error_code=error.code)
@@ -66,7 +84,7 @@ async def _serve(
     return EnvelopeResponse(response_data=bytes(writer.buffer))
 
 
-def _opened(ctx: Context, request: EnvelopeRequest) -> tuple[int, Context, Message, int]:
+def _opened(ctx: Context, request: EnvelopeRequest) -> tuple[int, Context, UnreadBody, int]:
     """The request inside, with the context of the client that sent it."""
     data = request.request_data
     api_key, version, correlation_id = read_request_start(data, 0)
@@ -80,7 +98,7 @@ def _opened(ctx: Context, request: EnvelopeRequest) -> tuple[int, Context, Messa
     api = APIS[api_key]
     header_version = api.request_header_version(version)
     client_id, position = read_request_rest(data, REQUEST_START_BYTES, header_version)
-    body, _ = api.read_request(data, position, version)
+    unread = UnreadBody(api, version, bytes(data[position:]))
     session = Session(
         listener=ctx.session.listener,
         client_host=str(ipaddress.ip_address(bytes(request.client_host_address))),
@@ -88,9 +106,11 @@ def _opened(ctx: Context, request: EnvelopeRequest) -> tuple[int, Context, Messa
     )
     if request.request_principal:
         who, _ = DefaultPrincipalData.read(request.request_principal, PRINCIPAL_VERSION_BYTES, 0)
-        session.principal = f"{who.type_}:{who.name}"
+        session.principal = Principal(who.type_, who.name, who.token_authenticated)
+    else:
+        session.internal = True
     inner = Context(ctx.broker, session, version, client_id, ctx.now_ms)
     inner.forwarded = True
     if ctx.broker.quotas.active:
         inner.limits = ctx.broker.quotas.limits(session.user, client_id or "")
-    return api_key, inner, body, correlation_id
+    return api_key, inner, unread, correlation_id

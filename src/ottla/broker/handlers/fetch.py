@@ -18,8 +18,10 @@ from __future__ import annotations
 
 import asyncio
 
+from ottla.auth.acls import AclOperation, AclResource
 from ottla.broker.context import Context
-from ottla.broker.fetch_reading import Fetch
+from ottla.broker.fetch_reading import Fetch, replica_of
+from ottla.broker.sessions import NO_SESSION
 from ottla.errors import KafkaError
 from ottla.net.parked import Parked
 from ottla.replica.partition import READ_COMMITTED
@@ -28,6 +30,9 @@ from ottla.wire.messages.fetch import FetchRequest, FetchResponse
 
 
 def handle(ctx: Context, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
+    if ctx.rights is not None and _is_pretender(ctx, request):
+        # Each partition will be refused. Until then it must not end the real follower's session.
+        request.session_id, request.session_epoch = 0, NO_SESSION
     try:
         plan = ctx.broker.fetch_sessions.resolve(request, ctx.version, ctx.now_ms)
     except KafkaError as error:
@@ -37,6 +42,12 @@ def handle(ctx: Context, request: FetchRequest) -> FetchResponse | asyncio.Futur
     if fetch.satisfied or request.max_wait <= 0 or not (plan.wanted or plan.session):
         return fetch.response()
     return ParkedFetch(fetch, request.max_wait).future
+
+
+def _is_pretender(ctx: Context, request: FetchRequest) -> bool:
+    """Says that it is a follower, and may not be one."""
+    may = (AclOperation.CLUSTER_ACTION, AclResource.CLUSTER)
+    return replica_of(request)[0] >= 0 and not ctx.may(*may, quiet=True)
 
 
 class ParkedFetch:

@@ -57,6 +57,8 @@ async def _alter_one(ctx: Context, resource: AlterConfigsResource, *, validate_o
     if resource.resource_type == ResourceType.BROKER_LOGGER:
         check_node_id(resource.resource_name, ctx.broker.node_id)
         alter_levels(alterations, validate_only=validate_only)
+        if ctx.broker.access is not None:
+            ctx.broker.access.forget()  # the audit log may want what was allowed before, too
         return
     table = table_of(resource.resource_type)
 

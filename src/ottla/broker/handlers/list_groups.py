@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.auth.acls import AclOperation, AclResource
 from ottla.broker.context import Context
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
@@ -18,4 +19,10 @@ def handle(
 ) -> ListGroupsResponse | Awaitable[ListGroupsResponse]:
     groups = ctx.broker.groups
     response = groups.coordinator.list_groups(request)
+    if not ctx.may(AclOperation.DESCRIBE, AclResource.CLUSTER, quiet=True):
+        response.groups = [
+            group
+            for group in response.groups
+            if ctx.may(AclOperation.DESCRIBE, AclResource.GROUP, group.group_id, quiet=True)
+        ]
     return groups.read(response, [group.group_id for group in response.groups])

@@ -7,9 +7,15 @@ v1  a filter by duration (KIP-994)      v2  a filter by a pattern of ids (KIP-11
 
 from __future__ import annotations
 
+from ottla.auth.acls import AclOperation, AclResource
 from ottla.broker.context import Context
 from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 
 def handle(ctx: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
-    return ctx.broker.transactions.coordinator.list_transactions(request, now_ms=ctx.now_ms)
+    def visible(transactional_id: str) -> bool:
+        described = (AclOperation.DESCRIBE, AclResource.TRANSACTIONAL_ID, transactional_id)
+        return ctx.may(*described, quiet=True)
+
+    coordinator = ctx.broker.transactions.coordinator
+    return coordinator.list_transactions(request, now_ms=ctx.now_ms, visible=visible)

@@ -5,18 +5,21 @@ created when the request allows it and `auto.create.topics.enable` says so; the 
 shows it.
 
 v1   null means all topics; controller    v4   allow_auto_topic_creation    v5   offline replicas
+v6   LISTENER_NOT_FOUND for a leader that lacks the client's listener
 v7   leader epoch (KIP-320)               v8   authorized operations (KIP-430)
 v10  topic ids (KIP-516)   v12  topics by id   v13  rebootstrap (KIP-1102)
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from typing import Final
 
+from ottla.auth.acls import AclOperation, AclResource
 from ottla.broker.context import Context
 from ottla.broker.leadership import visible_leader
-from ottla.broker.operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
+from ottla.broker.operations import NOT_ASKED
 from ottla.cluster.decisions import check_topic_name
 from ottla.cluster.image import Partition, Topic
 from ottla.errors import ErrorCode, KafkaError
@@ -31,6 +34,8 @@ from ottla.wire.messages.metadata import (
 from ottla.wire.primitives import ZERO_UUID
 
 BY_ID_FROM: Final = 12  # v10 and v11 have the fields already, and may not use them
+
+LISTENER_NOT_FOUND_FROM: Final = 6  # older clients know LEADER_NOT_AVAILABLE only
 
 
 def handle(
@@ -53,8 +58,18 @@ def _to_create(ctx: Context, request: MetadataRequest) -> list[str]:
     return [
         topic.name
         for topic in request.topics or ()
-        if topic.name is not None and topic.topic_id == ZERO_UUID and topic.name not in known
+        if topic.name is not None
+        and topic.topic_id == ZERO_UUID
+        and topic.name not in known
+        and ctx.may(AclOperation.DESCRIBE, AclResource.TOPIC, topic.name)
     ]
+
+
+def _may_create(ctx: Context, name: str) -> bool:
+    create = AclOperation.CREATE
+    return ctx.may(create, AclResource.CLUSTER, quiet=True) or ctx.may(
+        create, AclResource.TOPIC, name
+    )
 
 
 async def _create_and_answer(
@@ -62,10 +77,14 @@ async def _create_and_answer(
 ) -> MetadataResponse:
     failed: dict[str, ErrorCode] = {}
     for name in dict.fromkeys(names):
+        if not _may_create(ctx, name):
+            failed[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            continue
         try:
             await ctx.broker.auto_create(name)
         except KafkaError as error:
             failed[name] = error.code
+        await asyncio.sleep(0)  # a client may ask for hundreds, and a store may not wait
     return _answer(ctx, request, failed)
 
 
@@ -90,11 +109,17 @@ def _answer(
     image = ctx.broker.image
     everything = request.topics is None or (ctx.version == 0 and not request.topics)
     if everything:
-        topics = [_topic(ctx, request, image.topics[name]) for name in sorted(image.topics)]
+        topics = [
+            _topic(ctx, request, image.topics[name])
+            for name in sorted(image.topics)
+            if ctx.may(AclOperation.DESCRIBE, AclResource.TOPIC, name, quiet=True)
+        ]
     else:
         once = {(each.topic_id, each.name): each for each in request.topics or ()}
         topics = [_asked(ctx, request, asked, failed) for asked in once.values()]
-    operations = ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED
+    operations = NOT_ASKED
+    if request.include_cluster_authorized_operations:
+        operations = cluster_operations(ctx)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.id, host=host, port=port, rack=broker.rack)
@@ -124,11 +149,20 @@ def _asked(
             return MetadataResponseTopic(
                 error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id
             )
+        if not ctx.may(AclOperation.DESCRIBE, AclResource.TOPIC, name):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return MetadataResponseTopic(error_code=code, name=None, topic_id=asked.topic_id)
         return _topic(ctx, request, image.topics[name])
+    if not ctx.may(AclOperation.DESCRIBE, AclResource.TOPIC, name):
+        return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
     topic = image.topics.get(name)
     if topic is not None:
         return _topic(ctx, request, topic)
-    return MetadataResponseTopic(error_code=failed.get(name) or _why_missing(name), name=name)
+    return MetadataResponseTopic(
+        error_code=failed.get(name) or _why_missing(name),
+        name=name,
+        topic_authorized_operations=_operations(ctx, request, name),
+    )
 
 
 def _why_missing(name: str) -> ErrorCode:
@@ -140,19 +174,37 @@ def _why_missing(name: str) -> ErrorCode:
 
 
 def _topic(ctx: Context, request: MetadataRequest, topic: Topic) -> MetadataResponseTopic:
-    operations = ON_TOPIC if request.include_topic_authorized_operations else NOT_ASKED
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.internal,
         partitions=[_partition(ctx, topic.name, partition) for partition in topic.partitions],
-        topic_authorized_operations=operations,
+        topic_authorized_operations=_operations(ctx, request, topic.name),
     )
+
+
+def _operations(ctx: Context, request: MetadataRequest, name: str) -> int:
+    if not request.include_topic_authorized_operations:
+        return NOT_ASKED
+    return ctx.operations(AclResource.TOPIC, name)
+
+
+def cluster_operations(ctx: Context) -> int:
+    """Nothing at all for a client that may not DESCRIBE the cluster."""
+    if not ctx.may(AclOperation.DESCRIBE, AclResource.CLUSTER, quiet=True):
+        return 0
+    return ctx.operations(AclResource.CLUSTER)
 
 
 def _partition(ctx: Context, topic: str, partition: Partition) -> MetadataResponsePartition:
     offline = ctx.broker.offline_replicas(topic, partition)
-    leader, code = visible_leader(partition, offline)
+    reachable = ctx.broker.reachable(ctx.session.listener)
+    unreachable = (
+        ErrorCode.LISTENER_NOT_FOUND
+        if ctx.version >= LISTENER_NOT_FOUND_FROM
+        else ErrorCode.LEADER_NOT_AVAILABLE
+    )
+    leader, code = visible_leader(partition, offline, reachable, unreachable=unreachable)
     return MetadataResponsePartition(
         error_code=code,
         partition_index=partition.index,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
+from ottla.auth.acls import AclOperation, AclResource
 from ottla.broker.context import Context
 from ottla.errors import ErrorCode
 from ottla.wire.messages.offset_fetch import (
@@ -25,6 +26,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
+GROUP_ERROR_FROM: Final = 2
 SEVERAL_GROUPS_FROM: Final = 8
 TOPIC_IDS_FROM: Final = 10
 
@@ -55,6 +57,39 @@ def _read(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
 
 
 def _fetch(ctx: Context, group: OffsetFetchRequestGroup, stable: bool) -> OffsetFetchResponseGroup:
+    """What the client may see of it."""
+    if ctx.rights is None:
+        return _committed(ctx, group, stable)
+    if not ctx.may(AclOperation.DESCRIBE, AclResource.GROUP, group.group_id):
+        code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        topics = group.topics or () if ctx.version < GROUP_ERROR_FROM else ()
+        return OffsetFetchResponseGroup(
+            group.group_id, [_denied(topic, code) for topic in topics], code
+        )
+    if group.topics is None:
+        fetched = _committed(ctx, group, stable)
+        fetched.topics = [each for each in fetched.topics if _may_see(ctx, each.name, quiet=True)]
+        return fetched
+    allowed: list[OffsetFetchRequestTopics] = []
+    denied: list[OffsetFetchRequestTopics] = []
+    for topic in group.topics:
+        name = topic.name or ctx.broker.image.topic_name(topic.topic_id)
+        (allowed if not name or _may_see(ctx, name) else denied).append(topic)
+    group.topics = allowed
+    fetched = _committed(ctx, group, stable)
+    if not fetched.error_code:
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        fetched.topics.extend(_denied(topic, code) for topic in denied)
+    return fetched
+
+
+def _may_see(ctx: Context, topic: str, *, quiet: bool = False) -> bool:
+    return ctx.may(AclOperation.DESCRIBE, AclResource.TOPIC, topic, quiet=quiet)
+
+
+def _committed(
+    ctx: Context, group: OffsetFetchRequestGroup, stable: bool
+) -> OffsetFetchResponseGroup:
     coordinator = ctx.broker.groups.coordinator
     image = ctx.broker.image
     if ctx.version < TOPIC_IDS_FROM:
@@ -67,7 +102,8 @@ def _fetch(ctx: Context, group: OffsetFetchRequestGroup, stable: bool) -> Offset
     if group.topics is not None:
         for topic in group.topics:
             topic.name = image.topic_name(topic.topic_id)
-        unknown = [_unknown(topic) for topic in group.topics if not topic.name]
+        code = ErrorCode.UNKNOWN_TOPIC_ID
+        unknown = [_denied(topic, code) for topic in group.topics if not topic.name]
         group.topics = [topic for topic in group.topics if topic.name]
     fetched = coordinator.offset_fetch(group, version=ctx.version, stable=stable)
     if group.topics is None:
@@ -80,11 +116,12 @@ def _fetch(ctx: Context, group: OffsetFetchRequestGroup, stable: bool) -> Offset
     return fetched
 
 
-def _unknown(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+def _denied(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics:
     return OffsetFetchResponseTopics(
+        topic.name,
         topic_id=topic.topic_id,
         partitions=[
-            OffsetFetchResponsePartitions(index, -1, -1, "", ErrorCode.UNKNOWN_TOPIC_ID)
+            OffsetFetchResponsePartitions(index, -1, -1, "", code)
             for index in topic.partition_indexes
         ],
     )

@@ -116,7 +116,7 @@ def _produce(ctx: Context, request: ProduceRequest, barred: Barred | None) -> Re
         answers = []
         for data in topic.partition_data:
             try:
-                partition = held.get(data.index)
+                partition = held.get(data.index) or ctx.broker.partitions.made(name, data.index)
                 if partition is None:
                     raise _missing(ctx, name, data.index)
                 if name[:2] == "__":
@@ -289,7 +289,8 @@ def _transactional(ctx: Context, request: ProduceRequest) -> list[Batch]:
             name = ctx.broker.image.topic_name(topic.topic_id)
         held = ctx.broker.partitions.of_topic(name)
         for asked in topic.partition_data:
-            data, partition = asked.records, held.get(asked.index)
+            data = asked.records
+            partition = held.get(asked.index) or ctx.broker.partitions.made(name, asked.index)
             if partition is None or data is None or len(data) < BATCH_OVERHEAD:
                 continue
             if not partition.leads:

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Iterable
 from functools import partial
 from typing import Any, Final
 
+from ottla.auth.acls import AclOperation, AclResource
 from ottla.broker.context import Context
 from ottla.broker.journal import Answer, all_of
 from ottla.broker.leader_hints import MOVED, leader_of, nodes_of
@@ -35,7 +36,8 @@ from ottla.wire.messages.share_fetch import (
     ShareFetchResponse,
 )
 
-LOOKS_MAX: Final = 16  # past reads of which every record was one of an aborted transaction
+# Past reads of which no record can be given out: aborted, or delayed. Others have their turn then.
+LOOKS_MAX: Final = 16
 RECORD_LIMIT: Final = 1  # share_acquire_mode: not one record more than max_records
 
 
@@ -103,6 +105,8 @@ class ShareFetch:
     __slots__ = (
         "_answers",
         "_future",
+        "_has_more",
+        "_held_back",
         "_loop",
         "_parked_on",
         "_request",
@@ -121,6 +125,8 @@ class ShareFetch:
         self._request = request
         self._answers: dict[TopicPartition, PartitionData] = {}
         self._parked_on: list[Shared] = []
+        self._has_more = False  # what has not been looked at yet
+        self._held_back = False  # partitions that the next look reads
         self._scheduled = False
         self._wanted = Wanted(
             request.max_records,
@@ -168,33 +174,47 @@ class ShareFetch:
     def collect(self, *, last: bool) -> bool:
         """Read all partitions and, if that is enough, give their records to the member."""
         now_ms = self.broker.clock.now_ms()
-        failed = False
+        failed = self._has_more = False
         for _ in range(LOOKS_MAX):
             readings, failed = self._read(now_ms)
             size = sum(reading.size for _, reading in readings)
             if not (last or failed or size >= max(self._request.min_bytes, 1)):
+                if self._held_back:
+                    continue
                 return False
             if self._acquire(readings, now_ms):
                 return True
-            if not any(reading.is_stale for _, reading in readings):
+            self._has_more = any(reading.is_stale for _, reading in readings)
+            if not self._has_more:
                 break
         return last or failed
 
     def _read(self, now_ms: int) -> tuple[list[tuple[TopicPartition, Reading]], bool]:
-        """What there is in each partition, and whether one of them could not be read."""
+        """What there is in each partition, and whether one of them could not be read.
+
+        Of partitions whose states were read just now, only the first that has records counts. In
+        Kafka, which reads the states one by one and answers as soon as it can, the first fetch of
+        a group brings one partition, too, and other members can have the others.
+        """
         group_id = self.session.member.group_id
         isolation = self.broker.shares.settings(group_id).isolation
-        size, failed = 0, False
+        size, failed, held_back, is_first = 0, False, False, True
         readings: list[tuple[TopicPartition, Reading]] = []
         waited = []
         for each in self.session.partitions:
             try:
+                self._check_read(each[0])
                 shared = self.broker.shares.find(group_id, *each, now_ms)
                 waited.append(shared)
                 if not shared.ready:
                     continue
+                is_new, shared.is_new = shared.is_new, False
+                if is_new and not is_first:
+                    held_back = True
+                    continue
                 room = self._request.max_bytes - size
                 reading = Reading(shared, isolation, room, first=not size)
+                is_first = is_first and not (is_new and reading.size)
             except KafkaError as error:
                 failed = True
                 self._answer(each).error_code = error.code
@@ -203,14 +223,23 @@ class ShareFetch:
             readings.append((each, reading))
             size += reading.size
         self._wait_for(waited)
+        self._held_back = held_back
         return readings, failed
+
+    def _check_read(self, topic_id: bytes) -> None:
+        """Each time: a session outlives the right to read one of its topics."""
+        name = self.broker.image.topic_name(topic_id)
+        if name and not self.ctx.may(AclOperation.READ, AclResource.TOPIC, name):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def _acquire(self, readings: list[tuple[TopicPartition, Reading]], now_ms: int) -> bool:
         member_id = self.session.member.member_id
+        delay = self.broker.shares.settings(self.session.member.group_id).delay
         left, served = self._wanted.records_max, []
         for each, reading in readings:
             wanted = self._wanted._replace(records_max=left)
-            acquired, records = reading.acquire(member_id, wanted, now_ms)
+            acquired, records = reading.acquire(member_id, wanted, now_ms, delay)
+            self.broker.shares.watch(reading.shared, now_ms)
             if records is None:
                 continue
             answer = self._answer(each)
@@ -218,7 +247,6 @@ class ShareFetch:
             answer.acquired_records = [AcquiredRecords(*found) for found in acquired]
             left -= sum(found.last - found.first + 1 for found in acquired)
             served.append(each)
-            self.broker.shares.watch(reading.shared, now_ms)
         self.session.serve_last(served)
         return bool(served)
 
@@ -267,6 +295,8 @@ class ShareFetch:
         for shared in self._parked_on:
             shared.log.waiting.add(self._wake)
             shared.waiting.add(self._wake)
+        if self._has_more:
+            self._wake(0)
         return self._future
 
     def _wait_for(self, wanted: list[Shared]) -> None:
@@ -315,5 +345,7 @@ class ShareFetch:
         try:
             if self.collect(last=last):
                 self._future.set_result(self.response())
+            elif self._has_more:
+                self._wake(0)
         except Exception as error:  # nobody else would ever answer
             self._future.set_exception(error)

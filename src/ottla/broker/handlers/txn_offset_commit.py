@@ -1,4 +1,4 @@
-"""TxnOffsetCommit (key 28), v0 to v5.
+"""TxnOffsetCommit (key 28), v0 to v6.
 
 Stores how far a group has come as part of a producer's transaction: it holds from the commit marker
 on. Partitions that do not exist are refused one by one; the others are stored together, in the
@@ -6,6 +6,7 @@ group's partition of `__consumer_offsets`, which has to be in the transaction.
 
 v2  leader epoch (KIP-320)                v3  member of the group (KIP-447)
 v4  TRANSACTION_ABORTABLE (KIP-890)       v5  adds the partition to the transaction (KIP-890)
+v6  topic ids, GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH (KIP-1319)
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from ottla.wire.messages.txn_offset_commit import (
 LOADING_FROM: Final = 2  # an older client gives up at COORDINATOR_LOAD_IN_PROGRESS
 ABORTABLE_FROM: Final = 4
 ADDS_FROM: Final = 5
+TOPIC_IDS_FROM: Final = 6
 
 
 def handle(
@@ -99,12 +101,19 @@ def _refused(
 def _take_out_unknown(
     ctx: Context, topic: TxnOffsetCommitRequestTopic
 ) -> TxnOffsetCommitResponseTopic:
-    """Leave in a topic of the request only what exists."""
-    known = ctx.broker.image.topics.get(topic.name)
-    count = 0 if known is None else len(known.partitions)
-    refused = TxnOffsetCommitResponseTopic(topic.name)
-    topic.partitions, others = existing(topic.partitions, count)
+    """Leave in a topic of the request only what exists; it gets its name and its id."""
+    image = ctx.broker.image
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if ctx.version >= TOPIC_IDS_FROM:
+        topic.name = image.topic_name(topic.topic_id)
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic.name else ErrorCode.UNKNOWN_TOPIC_ID
+    known = image.topics.get(topic.name)
+    count = 0
+    if known is not None:
+        topic.topic_id = known.id
+        count = len(known.partitions)
+    refused = TxnOffsetCommitResponseTopic(topic.name, topic.topic_id)
+    topic.partitions, others = existing(topic.partitions, count)
     refused.partitions = [TxnOffsetCommitResponsePartition(index, unknown) for index in others]
     return refused
 

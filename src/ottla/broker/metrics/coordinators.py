@@ -11,7 +11,7 @@ from ottla.metrics import Family, Sample, by_label, gauge
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
-KINDS = ("classic", "consumer", "share")
+KINDS = ("classic", "consumer", "share", "streams")
 
 
 def families(broker: Broker) -> Iterator[Family]:
@@ -49,6 +49,7 @@ def families(broker: Broker) -> Iterator[Family]:
         ),
     )
     yield from _transactions(broker)
+    yield from _shares(broker)
     yield gauge(
         "kafka_server_fetchsessioncache_numincrementalfetchsessions",
         "Fetch sessions that are kept.",
@@ -68,4 +69,37 @@ def _transactions(broker: Broker) -> Iterator[Family]:
         "Transactional ids that this broker coordinates, by the state of their transaction.",
         "state",
         sorted(states.items()),
+    )
+
+
+def _shares(broker: Broker) -> Iterator[Family]:
+    """Of share groups, at the leaders of the partitions that they read."""
+    name, letters = "kafka_server_sharegroupmetrics_deadletterqueue", broker.shares.dead_letters
+    yield by_label(
+        f"{name}recordcount_total",
+        "counter",
+        "Dead letters that were written (KIP-1191).",
+        "group",
+        sorted(letters.written.items()),
+    )
+    yield by_label(
+        f"{name}totalproducerequests_total",
+        "counter",
+        "Batches of dead letters that were sent.",
+        "group",
+        sorted(letters.attempts.items()),
+    )
+    yield by_label(
+        f"{name}failedproducerequests_total",
+        "counter",
+        "Batches of dead letters that could not be written.",
+        "group",
+        sorted(letters.failures.items()),
+    )
+    yield by_label(
+        "ottla_share_delayed_records",
+        "gauge",
+        "Records that wait for the time in their header ottla.deliver.at.",
+        "group",
+        sorted(broker.shares.delayed_counts().items()),
     )

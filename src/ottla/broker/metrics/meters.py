@@ -48,6 +48,10 @@ class Meter:
             for code in self.codes.errors(response):
                 self.errors[code] += 1
 
+    def errors_of(self, response: Any) -> Counter[int]:
+        """The same, of a response so large that it is counted elsewhere."""
+        return Counter() if self.codes is None else Counter(self.codes.errors(response))
+
 
 def count_produced(
     meter: Meter, topics: Topics, names: list[str], request: ProduceRequest, response: Any

@@ -13,6 +13,7 @@ from time import perf_counter_ns
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from ottla.broker.authentication import SaslGate
 from ottla.broker.context import Session
 from ottla.broker.metrics import meters
 from ottla.broker.metrics.codes import Codes
@@ -25,6 +26,7 @@ from ottla.broker.metrics.meters import (
     count_produced,
 )
 from ottla.broker.metrics.traffic import Topics
+from ottla.broker.turns import EncodedResponse
 from ottla.errors import ErrorCode
 from ottla.metrics import Family, by_label
 from ottla.wire.apis import APIS, ApiKey
@@ -48,6 +50,7 @@ class Metered:
         self._meters: dict[int, Meter] = {}
         self._follower_fetches = Meter("FetchFollower", APIS[FETCH].version_max)
         self.served: Mapping[int, tuple[int, int]] = broker.served
+        self._countings: set[asyncio.Future[None]] = set()  # of large responses, elsewhere
         self.topics = Topics(lambda name: name in broker.image.topics)
         self.connections: Counter[str] = Counter()  # by listener, as the next two
         self.opened: Counter[str] = Counter()
@@ -70,6 +73,12 @@ class Metered:
         self.opened[listener] += 1
         return self._broker.connected(listener, host, port, mute, hold)
 
+    def gate(self, session: Session, certificate: bytes | None) -> SaslGate | None:
+        return self._broker.gate(session, certificate)
+
+    def rejected(self, listener: str, reason: str) -> None:
+        self._broker.rejected(listener, reason)
+
     def disconnected(self, session: Session) -> None:
         self.connections[session.listener] -= 1
         self.closed[session.listener] += 1
@@ -79,7 +88,7 @@ class Metered:
         """HOT while metrics are on."""
         key = request.api_key
         meter = self._meters.get(key) or self._meter(key)
-        if key == FETCH and is_follower(request.body):  # type: ignore[arg-type]
+        if key == FETCH and isinstance(request.body, FetchRequest) and is_follower(request.body):
             meter = self._follower_fetches
         versions = meter.versions
         versions[min(request.version, len(versions) - 1)] += 1
@@ -133,6 +142,11 @@ class Metered:
             self._count(meter, request, future.result())
 
     def _count(self, meter: Meter, request: Request, response: Any) -> None:
+        if isinstance(response, EncodedResponse):
+            counting = asyncio.ensure_future(self._count_large(meter, response.response))
+            self._countings.add(counting)
+            counting.add_done_callback(self._countings.discard)
+            return
         if request.api_key != FETCH:
             meter.count_errors(response)
             return
@@ -142,6 +156,9 @@ class Metered:
             names = [known.get(topic.topic_id, "") for topic in response.responses]
         follower = meter is self._follower_fetches
         count_fetched(meter, self.topics, names, response, follower=follower)
+
+    async def _count_large(self, meter: Meter, response: Message) -> None:
+        meter.errors.update(await self._broker.turns.off_loop(meter.errors_of, response))
 
     def _names(self, request: Request) -> list[str]:
         """Those of a Produce request's topics."""
@@ -178,6 +195,7 @@ class Metered:
             yield by_label(f"{name}_{field}", "counter", help, "listener", listeners)
         listeners = [(each, self.connections[each]) for each in sorted(self.opened)]
         yield by_label(f"{name}_count", "gauge", "Open connections.", "listener", listeners)
+        yield from self._broker.authentication_counts.families()
 
 
 def response_type(key: int) -> type[Message]:

@@ -1,0 +1,20 @@
+"""DescribeQuorum (key 55), v0 to v2 (KIP-595).
+
+There is no KRaft quorum here, so the answer is an error that says where the metadata is. Kafka's
+tools print that sentence (from v2 on it has a place in the response).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.context import Context
+from ottla.errors import ErrorCode
+from ottla.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+
+
+def handle(ctx: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    connect = ctx.broker.config.zookeeper_connect
+    place = "in ZooKeeper" if connect else "in a journal in this broker's first log directory"
+    return DescribeQuorumResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        error_message=f"This cluster has no KRaft quorum: its metadata is kept {place}.",
+    )

@@ -1,0 +1,138 @@
+"""The keys of an identity provider (JWKS), from its address or from a file, kept up to date.
+
+They are fetched on a thread of their own. What was fetched last stays when the provider can't be
+reached; until the first time nobody is let in. A token with a key that is not known makes us look
+again, not more often than every few seconds: anybody can send such tokens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import logging
+import urllib.request
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from ottla.auth.jwt_validator import KEY_TYPES, VerificationKey
+
+DOCUMENT_BYTES_MAX: Final = 1 << 20
+FETCH_S_MAX: Final = 10.0
+LOOK_AGAIN_MS: Final = 10_000
+KEYS_MAX: Final = 1000
+
+log = logging.getLogger("ottla.broker")
+
+
+class JwksKeys:
+    """A VerificationKeys (see auth/jwt_validator.py)."""
+
+    def __init__(self, url: str, *, refresh_ms: int, retry_ms: int, retry_ms_max: int) -> None:
+        """ValueError for an address that keys should not come from."""
+        check_url(url)
+        self._url = url
+        self._refresh_ms = refresh_ms
+        self._retry_ms, self._retry_ms_max = retry_ms, retry_ms_max
+        self._wait_ms = retry_ms
+        self._keys: dict[str | None, VerificationKey] = {}
+        self._due_ms = 0
+        self._looked_ms = -LOOK_AGAIN_MS
+        self._fetching: asyncio.Task[None] | None = None
+
+    def find(self, key_id: str | None, now_ms: int) -> VerificationKey | None:
+        if key_id is None:
+            return next(iter(self._keys.values())) if len(self._keys) == 1 else None
+        found = self._keys.get(key_id)
+        if found is None and now_ms >= self._looked_ms + LOOK_AGAIN_MS:
+            self._begin(now_ms)
+        return found
+
+    def refresh(self, now_ms: int) -> None:
+        """Fetch them, if it is time to."""
+        if now_ms >= self._due_ms:
+            self._begin(now_ms)
+
+    async def settled(self) -> None:
+        """When the fetch that is under way has ended."""
+        if self._fetching is not None:
+            await self._fetching
+
+    def _begin(self, now_ms: int) -> None:
+        if self._fetching is None or self._fetching.done():
+            self._looked_ms = now_ms
+            self._fetching = asyncio.get_running_loop().create_task(self._fetch(now_ms))
+
+    async def _fetch(self, now_ms: int) -> None:
+        try:
+            self._keys = await asyncio.to_thread(_read, self._url)
+        except (OSError, ValueError) as error:
+            log.error("Keys of %s can't be read: %s", self._url, error)
+            self._due_ms = now_ms + self._wait_ms
+            self._wait_ms = min(2 * self._wait_ms, self._retry_ms_max)
+            return
+        if not self._keys:
+            log.error("%s has no key that could verify a token", self._url)
+        self._wait_ms = self._retry_ms
+        self._due_ms = now_ms + self._refresh_ms
+
+
+def check_url(url: str) -> None:
+    """Over TLS, or from a file of ours: who can change keys on the way can be anybody."""
+    parts = urlsplit(url)
+    if parts.scheme == "file" and not parts.netloc and parts.path:
+        return
+    if parts.scheme == "https" and parts.hostname:
+        return
+    if parts.scheme == "http" and _is_loopback(parts.hostname or ""):
+        return
+    raise ValueError("must be https://host/..., file:///path, or http:// on this machine")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect could lead to addresses that nobody configured (CVE-2025-27817)."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+def _read(url: str) -> dict[str | None, VerificationKey]:
+    """On a helper thread. OSError or ValueError if there is no document of keys."""
+    opener = urllib.request.build_opener(_NoRedirects)
+    with opener.open(url, timeout=FETCH_S_MAX) as response:
+        text = response.read(DOCUMENT_BYTES_MAX + 1)
+    if len(text) > DOCUMENT_BYTES_MAX:
+        raise ValueError(f"more than {DOCUMENT_BYTES_MAX} bytes")
+    return parse_jwks(json.loads(text))
+
+
+def parse_jwks(document: Any) -> dict[str | None, VerificationKey]:
+    """Keys by their ids. Secrets (oct), and what is not for signatures, are left out."""
+    import jwt
+
+    found: dict[str | None, VerificationKey] = {}
+    listed = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(listed, list) or len(listed) > KEYS_MAX:
+        raise ValueError("not a JSON web key set")
+    load: Callable[[dict[str, Any]], Any] = jwt.PyJWK.from_dict
+    for each in listed:
+        if not isinstance(each, dict) or each.get("kty") not in KEY_TYPES.values():
+            continue
+        if each.get("use", "sig") != "sig":
+            continue
+        try:
+            key = load(each).key
+        except jwt.PyJWTError as error:
+            log.warning("A key of the provider is left out: %s", error)
+            continue
+        algorithm = each.get("alg")
+        found[each.get("kid")] = VerificationKey(each["kty"], algorithm, key)
+    return found

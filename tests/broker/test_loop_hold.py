@@ -1,0 +1,181 @@
+"""No request holds the loop: each API with the largest request that the limits let through.
+
+Measured is the processor time that the loop's thread takes for one callback, so that a busy machine
+does not count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import struct
+import time
+from asyncio.events import Handle
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from data_path_broker import Client, run
+from every_request import GROUP, TOPIC, TXN
+from largest_requests import largest
+
+from ottla.broker.broker import Broker
+from ottla.broker.dispatch import ROUTES
+from ottla.broker.process import collect_rarely
+from ottla.config import ServerConfig
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.wire.peer import Peer
+from ottla.wire.primitives import Message
+
+HOLD_S_MAX = 0.1
+TRIES = 3  # the best counts
+
+# So many hold the loop for longer than that if they are served in one piece. Fewer of what is dear
+# by itself, as a topic has files.
+CUT_COUNT = 20_000
+DEAR = {ApiKey.CREATE_TOPICS: 200, ApiKey.METADATA: 200}
+PARTS = 4  # of the walk, so that they can run side by side
+SASL_BYTES_MAX = 524_288
+USERS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
+SASL = {
+    "listeners": "SASL_PLAINTEXT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": USERS,
+}
+
+
+class LongestHold:
+    """The longest callback of the loops of this thread, and what it was."""
+
+    def __init__(self) -> None:
+        self.hold_s = 0.0
+        self.what = ""
+
+    def reset(self) -> None:
+        self.hold_s, self.what = 0.0, ""
+
+
+@contextmanager
+def measured(monkeypatch: pytest.MonkeyPatch) -> Iterator[LongestHold]:
+    longest = LongestHold()
+    run_callback = Handle._run
+
+    def timed(handle: Handle) -> None:
+        started = time.thread_time()
+        run_callback(handle)
+        spent_s = time.thread_time() - started
+        if spent_s > longest.hold_s:
+            longest.hold_s, longest.what = spent_s, repr(handle)[:300]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Handle, "_run", timed)
+        yield longest
+
+
+def ask(port: int, key: ApiKey, request: Message, version: int) -> None:
+    parts = Peer().request(request, key, version, "large")
+    send(port, b"".join(bytes(part) for part in parts))  # type: ignore[arg-type]
+
+
+def send(port: int, data: bytes) -> None:
+    """Send it and wait for the end of it: a response, or a closed connection."""
+    with closing(socket.create_connection(("127.0.0.1", port), timeout=300)) as sock:
+        try:
+            sock.sendall(data)
+            head = sock.recv(4, socket.MSG_WAITALL)
+            left = struct.unpack(">i", head)[0] if len(head) == 4 else 0
+            while left and (count := len(sock.recv(min(left, 1 << 20)))):
+                left -= count
+        except ConnectionError:
+            pass
+
+
+async def prepare(client: Client) -> bytes:
+    """A topic, whose id it gives, and coordinators that are at work."""
+    await client.create(TOPIC)
+    for kind, name in ((0, GROUP), (1, TXN)):
+        while True:
+            found = await client.ask(
+                ApiKey.FIND_COORDINATOR,
+                FindCoordinatorRequest(key_type=kind, coordinator_keys=[name]),
+            )
+            if not found.coordinators[0].error_code:
+                break
+            await asyncio.sleep(0.01)
+    asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(GROUP, topics=None)])
+    while (await client.ask(ApiKey.OFFSET_FETCH, asked)).groups[0].error_code:
+        await asyncio.sleep(0.01)
+    return client.topic_id(TOPIC)
+
+
+def over_limit(longest: LongestHold, port: int, topic_id: bytes, keys: list[int]) -> list[str]:
+    """What held the loop for too long, of all lists of these APIs."""
+    found = []
+    for key in map(ApiKey, keys):
+        version = ROUTES[key].version_max
+        for label, request in largest(key, version, topic_id, DEAR.get(key, CUT_COUNT)):
+            for _ in range(TRIES):
+                longest.reset()
+                ask(port, key, request, version)
+                if longest.hold_s < HOLD_S_MAX:
+                    break
+            else:
+                found.append(f"{label}: {longest.hold_s * 1000:.0f} ms in {longest.what}")
+    return found
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_request_holds_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int
+) -> None:
+    keys = sorted(ROUTES)[part::PARTS]
+
+    async def act(client: Client) -> None:
+        topic_id, port = await prepare(client), client.broker.port
+        with measured(monkeypatch) as longest:
+            over = await asyncio.to_thread(over_limit, longest, port, topic_id, keys)
+        assert over == []
+
+    collect_rarely()
+    try:
+        run(tmp_path, act, group_initial_rebalance_delay_ms="0")
+    finally:
+        gc.set_threshold(700, 10, 10)
+        gc.unfreeze()
+
+
+@pytest.mark.parametrize("key", [ApiKey.API_VERSIONS, ApiKey.SASL_AUTHENTICATE])
+def test_no_request_before_the_login_holds_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: ApiKey
+) -> None:
+    """As large as sasl.server.max.receive.size lets it be, and full of tagged fields."""
+
+    async def play() -> None:
+        broker = Broker(ServerConfig({"log.dirs": str(tmp_path), **SASL}))
+        await broker.start()
+        try:
+            with measured(monkeypatch) as longest:
+                await asyncio.to_thread(send, broker.port, tagged(key))
+            assert 0 < longest.hold_s < HOLD_S_MAX
+        finally:
+            await broker.stop()
+
+    asyncio.run(play())
+
+
+def tagged(key: ApiKey) -> bytes:
+    """A request of the largest size before the login, nearly all of it tagged fields of no use."""
+    count = 9_999
+    fields = b"".join(_uvarint(number) + b"\x01x" for number in range(count))
+    header = struct.pack(">hhih", key, ROUTES[key].version_max, 1, -1)
+    body = header + _uvarint(count) + fields
+    body += bytes(SASL_BYTES_MAX - len(body))
+    return struct.pack(">i", len(body)) + body
+
+
+def _uvarint(number: int) -> bytes:
+    return bytes([number & 0x7F | 0x80, number >> 7]) if number > 0x7F else bytes([number])
