@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import socket
+import ssl
+import struct
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from ottla.client.lines import Line, Lines, parse_servers, probe
 from ottla.errors import ErrorCode, KafkaError
 from ottla.testing import LocalCluster
+from ottla.testing.certificates import CertificateAuthority
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.messages.vote import VoteRequest, VoteResponse
@@ -79,6 +83,28 @@ def test_a_closed_connection_is_a_network_exception() -> None:
     host, port = _server(None)
     with pytest.raises(KafkaError, match="closed the connection") as caught:
         Line(host, port, settings={}, timeout_s=5)
+    assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_broker_that_closes_after_the_tls_handshake_has_refused_it(
+    tmp_path: Path, reset: bool
+) -> None:
+    """As TLS 1.3 refuses a client's certificate, when the alert is lost on the way."""
+    authority = CertificateAuthority(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.issue("broker").keystore)
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with listener, context.wrap_socket(listener.accept()[0], server_side=True) as client:
+            if reset:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    threading.Thread(target=serve, daemon=True).start()
+    settings = {"security.protocol": "SSL", "ssl.ca.location": str(authority.certificate)}
+    with pytest.raises(KafkaError, match=r"SSL handshake with .* failed") as caught:
+        Line(*listener.getsockname(), settings=settings, timeout_s=5)
     assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from ottla.client.delivery import CONSUMER, PRODUCER, Delivery, delivery_of
 from ottla.client.failures import failure_of
-from ottla.client.settings import client_with, error_callback, translate
+from ottla.client.settings import ConnectionErrors, client_with, translate
 from ottla.errors import ErrorCode, KafkaError
 
 
@@ -21,7 +21,8 @@ def test_names_of_javas_clients_become_librdkafkas() -> None:
                 "org.apache.kafka.clients.consumer.RangeAssignor,"
                 "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
             ),
-            "ssl.truststore.location": "/ca.pem",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
             "sasl.jaas.config": (
                 "org.apache.kafka.common.security.plain.PlainLoginModule required"
                 ' username="alice" password="secret";'
@@ -32,7 +33,8 @@ def test_names_of_javas_clients_become_librdkafkas() -> None:
         "acks": "all",
         "fetch.wait.max.ms": 100,
         "partition.assignment.strategy": "range,cooperative-sticky",
-        "ssl.ca.location": "/ca.pem",
+        "security.protocol": "sasl_plaintext",
+        "sasl.mechanism": "PLAIN",
         "sasl.username": "alice",
         "sasl.password": "secret",
     }
@@ -53,7 +55,7 @@ def test_a_wrong_value_is_an_invalid_config() -> None:
 
 
 def test_a_trouble_is_told_once_a_while(caplog: pytest.LogCaptureFixture) -> None:
-    tell = error_callback()
+    tell = ConnectionErrors({}).tell
     down = confluent_kafka.KafkaError(
         confluent_kafka.KafkaError._TRANSPORT, "b: refused (after 3ms in state CONNECT)"
     )
@@ -91,24 +93,23 @@ def test_a_word_that_is_no_delivery_names_those_there_are() -> None:
         delivery_of("twice")
 
 
-def test_keys_in_pem_files_have_other_names() -> None:
-    """KIP-651: one file with key and certificate, or both as texts."""
-    file = {"ssl.keystore.type": "PEM", "ssl.keystore.location": "/me", "ssl.client.auth": "none"}
-    both = {"ssl.certificate.location": "/me", "ssl.key.location": "/me"}
-    assert translate(file) == both
-    assert translate({"ssl.keystore.location": "/me.pem"}) == {
-        "ssl.certificate.location": "/me.pem",
-        "ssl.key.location": "/me.pem",
-    }
-    keystore = {"ssl.keystore.location": "/me.p12", "ssl.keystore.password": "x"}
-    assert translate(keystore) == keystore
-    texts = {
-        "ssl.keystore.certificate.chain": "c",
-        "ssl.keystore.key": "k",
-        "ssl.truststore.certificates": "t",
-    }
-    assert translate(texts) == {
-        "ssl.certificate.pem": "c",
-        "ssl.key.pem": "k",
-        "ssl.ca.pem": "t",
-    }
+def test_a_refused_login_is_raised_once_and_in_one_sentence() -> None:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    errors = ConnectionErrors(
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": f'{module} required username="alice" password="hunter2";',
+        }
+    )
+    refused = confluent_kafka.KafkaError(
+        confluent_kafka.KafkaError._AUTHENTICATION,
+        "sasl_ssl://b:9093/bootstrap: SASL authentication error: Authentication failed: Invalid"
+        " username or password (after 5ms in state AUTH_REQ)",
+    )
+    errors.check()
+    errors.tell(refused)
+    with pytest.raises(KafkaError) as caught:
+        errors.check()
+    assert str(caught.value) == "authentication as User:alice by PLAIN failed at b:9093"
+    errors.check()

@@ -1,53 +1,33 @@
-"""Who may do what, where a cluster has an authorizer. Ours has none, and answers so."""
+"""Who may do what, where a cluster has an authorizer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntEnum
-from typing import Final, NamedTuple
 
+from ottla.auth.acls import (
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclPattern,
+    AclPermission,
+    AclResource,
+)
 from ottla.client.lines import check
 from ottla.client.session import Session
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from ottla.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 from ottla.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
-ANY: Final = 1  # of patterns, operations and permissions
-
-
-class AclResource(IntEnum):
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-
-
-class AclPattern(IntEnum):
-    LITERAL = 3
-    PREFIXED = 4
-
-
-class AclOperation(IntEnum):
-    """Those that have a meaning of their own here; others are numbers, and passed on as such."""
-
-    ALL = 2
-    READ = 3
-    WRITE = 4
-
-
-class AclPermission(IntEnum):
-    DENY = 2
-    ALLOW = 3
-
-
-class Acl(NamedTuple):
-    resource: int
-    name: str
-    pattern: int
-    principal: str
-    host: str
-    operation: int
-    permission: int
+__all__ = [
+    "Acl",
+    "AclFilter",
+    "AclOperation",
+    "AclPattern",
+    "AclPermission",
+    "AclResource",
+    "Acls",
+]
 
 
 class Acls:
@@ -56,14 +36,12 @@ class Acls:
 
     def describe(self, resource: AclResource) -> list[Acl]:
         """All of one kind of resource."""
-        request = DescribeAclsRequest(
-            resource_type_filter=resource,
-            pattern_type_filter=ANY,
-            operation=ANY,
-            permission_type=ANY,
-        )
+        return self.find(AclFilter(resource))
+
+    def find(self, wanted: AclFilter) -> list[Acl]:
+        request = DescribeAclsRequest(*_fields(wanted))
         answer = self._session.lines.call(request, ApiKey.DESCRIBE_ACLS, DescribeAclsResponse)
-        check(answer.error_code, answer.error_message)
+        check(answer.error_code, answer.error_message, ApiKey.DESCRIBE_ACLS)
         return [
             Acl(
                 found.resource_type,
@@ -83,4 +61,38 @@ class Acls:
         request = CreateAclsRequest([AclCreation(*each) for each in acls])
         answer = self._session.lines.call(request, ApiKey.CREATE_ACLS, CreateAclsResponse)
         for each in answer.results:
-            check(each.error_code, each.error_message)
+            check(each.error_code, each.error_message, ApiKey.CREATE_ACLS)
+
+    def delete(self, filters: Sequence[AclFilter]) -> list[Acl]:
+        """All that these filters mean; gives what is gone."""
+        request = DeleteAclsRequest([DeleteAclsFilter(*_fields(each)) for each in filters])
+        answer = self._session.lines.call(request, ApiKey.DELETE_ACLS, DeleteAclsResponse)
+        deleted: list[Acl] = []
+        for result in answer.filter_results:
+            check(result.error_code, result.error_message, ApiKey.DELETE_ACLS)
+            for acl in result.matching_acls:
+                check(acl.error_code, acl.error_message, ApiKey.DELETE_ACLS)
+                deleted.append(
+                    Acl(
+                        acl.resource_type,
+                        acl.resource_name,
+                        acl.pattern_type,
+                        acl.principal,
+                        acl.host,
+                        acl.operation,
+                        acl.permission_type,
+                    )
+                )
+        return deleted
+
+
+def _fields(wanted: AclFilter) -> tuple[int, str | None, int, str | None, str | None, int, int]:
+    return (
+        wanted.resource,
+        wanted.name,
+        wanted.pattern,
+        wanted.principal,
+        wanted.host,
+        wanted.operation,
+        wanted.permission,
+    )

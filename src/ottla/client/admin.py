@@ -16,7 +16,9 @@ from typing import Self
 
 from ottla.client.acls import Acls
 from ottla.client.configs import Configs
+from ottla.client.delegation_tokens import DelegationTokens
 from ottla.client.delivery import Setting
+from ottla.client.features import Features
 from ottla.client.groups import Groups
 from ottla.client.lines import Node, check
 from ottla.client.offsets import Offsets
@@ -25,6 +27,7 @@ from ottla.client.reassignments import Reassignments
 from ottla.client.record import TopicPartition
 from ottla.client.session import TIMEOUT_S, Session
 from ottla.client.shares import Shares
+from ottla.client.streams_groups import StreamsGroups
 from ottla.client.topics import Topics
 from ottla.client.transactions import Transactions
 from ottla.client.users import Users
@@ -70,12 +73,15 @@ class Admin:
         self.configs = Configs(session)
         self.groups = Groups(session)
         self.shares = Shares(session)
+        self.streams_groups = StreamsGroups(session)
         self.transactions = Transactions(session)
         self.offsets = Offsets(session)
         self.quotas = Quotas(session)
         self.acls = Acls(session)
         self.users = Users(session)
+        self.delegation_tokens = DelegationTokens(session)
         self.reassignments = Reassignments(session)
+        self.features = Features(session)
 
     def cluster(self) -> ClusterDescription:
         """As it is now: the brokers are asked each time."""
@@ -94,7 +100,7 @@ class Admin:
             DescribeLogDirsResponse,
             node_id=node_id,
         )
-        check(answer.error_code, "")
+        check(answer.error_code, "", ApiKey.DESCRIBE_LOG_DIRS)
         return [
             LogDir(
                 node_id,
@@ -116,7 +122,7 @@ class Admin:
         answer = self._session.lines.call(
             UnregisterBrokerRequest(broker_id), ApiKey.UNREGISTER_BROKER, UnregisterBrokerResponse
         )
-        check(answer.error_code, answer.error_message)
+        check(answer.error_code, answer.error_message, ApiKey.UNREGISTER_BROKER)
 
     def close(self) -> None:
         self._session.close()

@@ -16,7 +16,7 @@ import confluent_kafka
 from ottla.client.delivery import Setting
 from ottla.client.failures import failure_of
 from ottla.client.record import TopicPartition
-from ottla.client.settings import LOG_LEVEL, client_with, error_callback, translate
+from ottla.client.settings import LOG_LEVEL, ConnectionErrors, client_with, translate
 
 REPORTS_EVERY: Final = 256  # records between two looks at delivery reports
 STATISTICS_MS: Final = 1000
@@ -45,7 +45,7 @@ class BulkProducer:
             "queue.buffering.max.messages": 500_000,
             "statistics.interval.ms": STATISTICS_MS,
             **translate(settings or {}),
-            "error_cb": error_callback(),
+            "error_cb": ConnectionErrors(settings or {}).tell,
             "stats_cb": self._keep,
         }
         self.raw: confluent_kafka.Producer = client_with(confluent_kafka.Producer, wishes)
@@ -123,7 +123,7 @@ class BulkConsumer:
             "log_level": LOG_LEVEL,
             "statistics.interval.ms": STATISTICS_MS,
             **translate(settings),
-            "error_cb": error_callback(),
+            "error_cb": ConnectionErrors(settings or {}).tell,
             "stats_cb": self._keep,
         }
         self.raw: confluent_kafka.Consumer = client_with(confluent_kafka.Consumer, wishes)

@@ -46,20 +46,21 @@ def committed_offsets(session: Session, group: str) -> dict[TopicPartition, Comm
             answer = line.call(
                 request, ApiKey.OFFSET_FETCH, OffsetFetchResponse, version_max=NAMES_UNTIL
             )
-        return _read(answer)
+        return _read(answer, group)
 
     return patiently(session.timeout_s, ask, ErrorCode.NETWORK_EXCEPTION)
 
 
-def _read(answer: OffsetFetchResponse) -> dict[TopicPartition, Committed]:
+def _read(answer: OffsetFetchResponse, name: str) -> dict[TopicPartition, Committed]:
     """Before version 8 one group was asked for, and its topics are the answer."""
     found: dict[TopicPartition, Committed] = {}
     groups: list[OffsetFetchResponseGroup | OffsetFetchResponse] = [*answer.groups]
     for group in groups or [answer]:
-        check(group.error_code, "")
+        check(group.error_code, "", ApiKey.OFFSET_FETCH, name)
         for topic in group.topics:
             for each in topic.partitions:
-                check(each.error_code, f"{topic.name}-{each.partition_index}")
+                where = f"{topic.name}-{each.partition_index}"
+                check(each.error_code, where, ApiKey.OFFSET_FETCH, topic.name)
                 if each.committed_offset >= 0:
                     epoch, said = each.committed_leader_epoch, each.metadata
                     found[TopicPartition(topic.name, each.partition_index)] = Committed(

@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Final
 
 from ottla.client.lines import check
+from ottla.client.permissions import denied
 from ottla.client.session import Session
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
@@ -115,7 +116,7 @@ class Configs:
             request, ApiKey.DESCRIBE_CONFIGS, DescribeConfigsResponse, node_id=_home(kind, name)
         )
         result = answer.results[0]
-        check(result.error_code, result.error_message)
+        check(result.error_code, result.error_message, ApiKey.DESCRIBE_CONFIGS, name)
         return sorted((_config(each) for each in result.configs), key=lambda each: each.name)
 
     def describe_topics(self, names: Iterable[str]) -> dict[str, list[Config] | KafkaError]:
@@ -131,7 +132,9 @@ class Configs:
         for result in answer.results:
             if result.error_code:
                 code = ErrorCode(result.error_code)
-                found[result.resource_name] = KafkaError(code, result.error_message or "")
+                error = KafkaError(code, result.error_message or "")
+                name = result.resource_name
+                found[name] = denied(error, ApiKey.DESCRIBE_CONFIGS, name)
             else:
                 found[result.resource_name] = [_config(each) for each in result.configs]
         return found
@@ -164,7 +167,8 @@ class Configs:
             node_id=_home(kind, name),
         )
         for result in answer.responses:
-            check(result.error_code, result.error_message)
+            api_key = ApiKey.INCREMENTAL_ALTER_CONFIGS
+            check(result.error_code, result.error_message, api_key, name)
 
     def resources(self, kind: ResourceType) -> list[str]:
         """The names of all groups or client metrics that have configs (KIP-1142)."""
@@ -173,7 +177,7 @@ class Configs:
             ApiKey.LIST_CONFIG_RESOURCES,
             ListConfigResourcesResponse,
         )
-        check(answer.error_code, "")
+        check(answer.error_code, "", ApiKey.LIST_CONFIG_RESOURCES)
         return [
             each.resource_name for each in answer.config_resources if each.resource_type == kind
         ]

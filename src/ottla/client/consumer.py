@@ -26,7 +26,7 @@ from ottla.client.failures import failure_of
 from ottla.client.received import is_trouble, record_of
 from ottla.client.record import K, Record, TopicPartition, V
 from ottla.client.serde import BYTES, Serde, deserializer_of
-from ottla.client.settings import LOG_LEVEL, client_with, error_callback, translate
+from ottla.client.settings import LOG_LEVEL, ConnectionErrors, client_with, translate
 from ottla.errors import ErrorCode, KafkaError
 
 POLL_S: Final = 0.2  # how soon Ctrl-C is heard
@@ -75,6 +75,7 @@ class Consumer(Generic[K, V]):
         self._key = deserializer_of(key)
         self._value = deserializer_of(value)
         self._commits = group is not None
+        self._errors = ConnectionErrors(settings or {})
         wishes: dict[str, Any] = {
             "bootstrap.servers": bootstrap_servers,
             "log_level": LOG_LEVEL,
@@ -82,7 +83,7 @@ class Consumer(Generic[K, V]):
             "auto.offset.reset": auto_offset_reset,
             **CONSUMER[self.delivery],
             **translate(settings or {}),
-            "error_cb": error_callback(),
+            "error_cb": self._errors.tell,
         }
         if group is None:
             wishes["enable.auto.commit"] = False
@@ -215,6 +216,7 @@ class Consumer(Generic[K, V]):
         revocations = self._revocations
         try:
             first = self.raw.poll(timeout_s)
+            self._errors.check()
             if first is None:
                 return False
             messages = [first, *self.raw.consume(BATCH_RECORDS_MAX - 1, 0)]

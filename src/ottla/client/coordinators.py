@@ -78,8 +78,8 @@ def _ask(lines: Lines, kind: KeyType, keys: list[str]) -> dict[str, int]:
     request = FindCoordinatorRequest(key=keys[0], key_type=kind, coordinator_keys=keys)
     answer = lines.call(request, ApiKey.FIND_COORDINATOR, FindCoordinatorResponse)
     if not answer.coordinators:
-        check(answer.error_code, answer.error_message)
+        check(answer.error_code, answer.error_message, ApiKey.FIND_COORDINATOR, keys[0])
         return {keys[0]: answer.node_id}
     for each in answer.coordinators:
-        check(each.error_code, each.error_message)
+        check(each.error_code, each.error_message, ApiKey.FIND_COORDINATOR, each.key)
     return {each.key: each.node_id for each in answer.coordinators}

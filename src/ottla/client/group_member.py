@@ -14,7 +14,6 @@ from typing import Final, TypeVar
 from ottla.client.delivery import Setting
 from ottla.client.lines import Line, Lines, check
 from ottla.client.record import TopicPartition
-from ottla.client.settings import translate
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -89,7 +88,7 @@ class GroupMember:
         self._session_timeout_ms = session_timeout_ms
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._instance = instance
-        self._settings = translate(settings or {})
+        self._settings = settings or {}
         self._quick: Line | None = None
         self._patient: Line | None = None
         self.member_id = ""
@@ -102,7 +101,7 @@ class GroupMember:
             if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:  # KIP-394: come again with it
                 self.member_id = answer.member_id
                 answer = self._join(metadata)
-            check(answer.error_code, "")
+            check(answer.error_code, "", ApiKey.JOIN_GROUP, self._group)
         except KafkaError as error:
             self._failed(error)
             raise
@@ -122,7 +121,7 @@ class GroupMember:
             assignments=[SyncGroupRequestAssignment(*each) for each in assignments.items()],
         )
         answer = self._call(request, ApiKey.SYNC_GROUP, SyncGroupResponse, patient=True)
-        self._check(answer.error_code)
+        self._check(answer.error_code, ApiKey.SYNC_GROUP)
         return bytes(answer.assignment)
 
     def heartbeat(self) -> None:
@@ -134,7 +133,7 @@ class GroupMember:
             group_instance_id=self._instance,
         )
         answer = self._call(request, ApiKey.HEARTBEAT, HeartbeatResponse)
-        self._check(answer.error_code)
+        self._check(answer.error_code, ApiKey.HEARTBEAT)
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """As a member, in its generation: who is not that any more commits nothing."""
@@ -154,7 +153,9 @@ class GroupMember:
         )
         for topic in answer.topics:
             for part_answer in topic.partitions:
-                self._check(part_answer.error_code)
+                code = part_answer.error_code
+                of_topic = code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                self._check(code, ApiKey.OFFSET_COMMIT, topic.name if of_topic else "")
 
     def leave(self) -> None:
         """The others need not wait for the session to end."""
@@ -188,9 +189,9 @@ class GroupMember:
         )
         return self._call(request, ApiKey.JOIN_GROUP, JoinGroupResponse, patient=True)
 
-    def _check(self, code: int) -> None:
+    def _check(self, code: int, api_key: int, name: str = "") -> None:
         try:
-            check(code, "")
+            check(code, "", api_key, name or self._group)
         except KafkaError as error:
             self._failed(error)
             raise
@@ -236,6 +237,6 @@ class GroupMember:
             )
             answer = lines.call(request, ApiKey.FIND_COORDINATOR, FindCoordinatorResponse)
             found = answer.coordinators[0] if answer.coordinators else answer
-            check(found.error_code, found.error_message)
+            check(found.error_code, found.error_message, ApiKey.FIND_COORDINATOR, self._group)
             host, port = found.host, found.port
         return Line(host, port, settings=self._settings, timeout_s=timeout_s)

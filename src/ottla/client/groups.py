@@ -130,7 +130,7 @@ class Groups:
             answer = self._session.lines.call(
                 request, ApiKey.OFFSET_DELETE, OffsetDeleteResponse, node_id=node_id
             )
-            check(answer.error_code, "")
+            check(answer.error_code, "", ApiKey.OFFSET_DELETE, name)
             return answer
 
         answer = patiently(self._session.timeout_s, ask)
@@ -150,7 +150,7 @@ class Groups:
         answer = self._session.lines.call(
             request, ApiKey.LIST_GROUPS, ListGroupsResponse, node_id=node_id
         )
-        check(answer.error_code, "")
+        check(answer.error_code, "", ApiKey.LIST_GROUPS)
         return [
             GroupListing(
                 each.group_id,

@@ -1,11 +1,13 @@
 """Plain blocking connections to brokers, for what librdkafka's admin client can't ask.
 
-A Line speaks to one broker, Lines to those of a cluster. TLS is done here, SASL PLAIN and SCRAM;
-who needs another mechanism is told so.
+A Line speaks to one broker, Lines to those of a cluster. Settings are Kafka's, as a client's
+properties file has them: a Line does TLS and SASL by them (security.py), and proves who it is once
+more before its session ends (KIP-368).
 """
 
 from __future__ import annotations
 
+import random
 import socket
 import ssl
 import time
@@ -14,24 +16,30 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
+from ottla.auth.sasl_client import CLIENT_MECHANISMS, SaslLogin
 from ottla.client.delivery import Setting
-from ottla.client.scram import HASHES, Scram
+from ottla.client.permissions import denied
+from ottla.client.security import (
+    login_of,
+    mechanism_of,
+    protocol_of,
+    refused_login,
+    uses_tls,
+)
+from ottla.client.tls import client_context
 from ottla.errors import ErrorCode, KafkaError
+from ottla.net.sasl_dialogue import sasl_dialogue
 from ottla.wire.apis import APIS, ApiKey
 from ottla.wire.connection import ProtocolError
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from ottla.wire.messages.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.wire.peer import Peer
 from ottla.wire.primitives import Message
 
 CONNECT_S_MAX: Final = 5.0
 RESPONSE_BYTES_MAX: Final = 100 * 1024 * 1024  # larger is not an answer, but not Kafka at all
 CLIENT_ID: Final = "ottla"
+REAUTHENTICATE_SHARE: Final = (0.85, 0.95)  # of a session's life, as Kafka's clients do
 
 R = TypeVar("R", bound=Message)
 
@@ -59,10 +67,16 @@ class Line:
         self.address = f"{host}:{port}"
         self._peer = Peer(response_bytes_max=RESPONSE_BYTES_MAX)
         self._settings = settings
+        self._login = login_of(settings)
+        self._session_ms = 0  # 0: it does not end
+        self._session_ends = 0.0
+        self._waiting = 0  # requests without an answer
+        self._opened = False
         self._timeout_s = timeout_s
         self._socket = self._connect(host, port)
         try:
             self.versions = self._ask_versions()
+            self._opened = True
             self._authenticate()
         except BaseException:
             self.close()
@@ -77,14 +91,8 @@ class Line:
 
     def send(self, request: Message, api_key: int, *, version_max: int | None = None) -> None:
         """Ask, and do something else before `receive`. Answers come in the order of questions."""
-        api = APIS[api_key]
-        low, high = self.versions.get(api_key, (1, 0))
-        version = min(high, api.version_max if version_max is None else version_max)
-        if version < max(low, api.version_min):
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION, f"{self.address} does not serve {api.name}"
-            )
-        self._send(request, api_key, version)
+        self._authenticate_again()
+        self._send(request, api_key, self._version(api_key, version_max))
 
     def receive(self, api_key: int, response: type[R]) -> R:
         """Wait for the answer to the first question that has none."""
@@ -94,8 +102,11 @@ class Line:
             answer = self._peer.response(self._read(size))
         except TimeoutError:
             raise self._late(api_key) from None
-        except (OSError, ProtocolError) as error:
+        except OSError as error:
+            raise self._broken(error) from error
+        except ProtocolError as error:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{self.address}: {error}") from error
+        self._waiting -= 1
         body = answer.body
         assert isinstance(body, response)
         return body
@@ -104,20 +115,38 @@ class Line:
         self._socket.close()
 
     def _connect(self, host: str, port: int) -> socket.socket:
+        context = tls_context(self._settings)
         try:
             plain = socket.create_connection((host, port), timeout=CONNECT_S_MAX)
             plain.settimeout(self._timeout_s)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if "SSL" in _protocol(self._settings):
-                return _tls(self._settings).wrap_socket(plain, server_hostname=host)
-            return plain
         except OSError as error:
             reason = error.strerror or str(error)
             raise KafkaError(
                 ErrorCode.BROKER_NOT_AVAILABLE, f"cannot reach {self.address}: {reason}"
             ) from None
+        if context is None:
+            return plain
+        try:
+            return context.wrap_socket(plain, server_hostname=host)
+        except ssl.SSLError as error:
+            raise refused_handshake(self.address, error) from None
+        except OSError as error:
+            said = f"{self.address} ended the TLS handshake: {error.strerror or error}"
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, said) from None
+
+    def _version(self, api_key: int, version_max: int | None) -> int:
+        api = APIS[api_key]
+        low, high = self.versions.get(api_key, (1, 0))
+        version = min(high, api.version_max if version_max is None else version_max)
+        if version < max(low, api.version_min):
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, f"{self.address} does not serve {api.name}"
+            )
+        return version
 
     def _send(self, request: Message, api_key: int, version: int) -> None:
+        self._waiting += 1
         try:
             for part in self._peer.request(request, api_key, version, CLIENT_ID):
                 assert isinstance(part, (bytes, bytearray, memoryview))
@@ -125,7 +154,16 @@ class Line:
         except TimeoutError:
             raise self._late(api_key) from None
         except OSError as error:
-            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{self.address}: {error}") from error
+            raise self._broken(error) from error
+
+    def _broken(self, error: OSError) -> KafkaError:
+        """With TLS 1.3 the broker refuses a client's certificate after the client's side of the
+        handshake: the first request or its answer fails, by an alert, or by a reset that overtook
+        the alert."""
+        if isinstance(self._socket, ssl.SSLSocket) and not self._opened:
+            return refused_handshake(self.address, error)
+        reason = error.reason if isinstance(error, ssl.SSLError) else error
+        return KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{self.address}: {reason}")
 
     def _read(self, size: int) -> bytearray:
         """So many bytes, where they will stay: megabytes of records are not copied about."""
@@ -135,9 +173,7 @@ class Line:
         while position < size:
             count = self._socket.recv_into(view[position:])
             if not count:
-                raise KafkaError(
-                    ErrorCode.NETWORK_EXCEPTION, f"{self.address} closed the connection"
-                )
+                raise ConnectionResetError("the broker closed the connection")
             position += count
         return data
 
@@ -161,36 +197,38 @@ class Line:
         return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
 
     def _authenticate(self) -> None:
-        if "SASL" not in _protocol(self._settings):
+        """SASL, where the settings ask for it; the session may end at a time that we are told."""
+        login = self._login
+        if login is None:
             return
-        mechanism = str(self._settings.get("sasl.mechanism", "GSSAPI"))
-        if mechanism != "PLAIN" and mechanism not in HASHES:
-            known = ", ".join(("PLAIN", *HASHES))
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_SASL_MECHANISM,
-                f"this command knows SASL {known}, not {mechanism}",
-            )
-        hands = self.call(
-            SaslHandshakeRequest(mechanism=mechanism), ApiKey.SASL_HANDSHAKE, SaslHandshakeResponse
-        )
-        check(hands.error_code, f"{self.address} does not offer SASL {mechanism}")
-        user = str(self._settings.get("sasl.username", ""))
-        password = str(self._settings.get("sasl.password", ""))
-        if mechanism == "PLAIN":
-            self._say(f"\0{user}\0{password}".encode())
-            return
-        scram = Scram(mechanism, user, password)
-        scram.verify(self._say(scram.final(self._say(scram.first()))))
+        try:
+            self._session_ms = self._log_in(login)
+        except KafkaError as error:
+            if error.code != ErrorCode.SASL_AUTHENTICATION_FAILED:
+                raise
+            raise refused_login(login, self.address, str(error)) from None
+        share = random.uniform(*REAUTHENTICATE_SHARE)
+        self._session_ends = time.monotonic() + self._session_ms * share / 1000
 
-    def _say(self, words: bytes) -> bytes:
-        """One step of an authentication: ours, and the broker's answer."""
-        answer = self.call(
-            SaslAuthenticateRequest(auth_bytes=words),
-            ApiKey.SASL_AUTHENTICATE,
-            SaslAuthenticateResponse,
-        )
-        check(answer.error_code, answer.error_message)
-        return answer.auth_bytes
+    def _authenticate_again(self) -> None:
+        """KIP-368: on the live connection, while nothing is under way on it."""
+        if self._session_ms and not self._waiting and time.monotonic() > self._session_ends:
+            self._authenticate()
+
+    def _log_in(self, login: SaslLogin) -> int:
+        """How many milliseconds the session lasts; 0: without end."""
+        bearer = None if login.source is None else login.source.token()
+        dialogue = sasl_dialogue(login, bearer, self.address)
+        api_key, request = next(dialogue)
+        try:
+            while True:
+                api_key, request = dialogue.send(self._ask(request, api_key, Message))
+        except StopIteration as done:
+            return int(done.value)
+
+    def _ask(self, request: Message, api_key: int, response: type[R]) -> R:
+        self._send(request, api_key, self._version(api_key, None))
+        return self.receive(api_key, response)
 
 
 class Lines:
@@ -297,7 +335,7 @@ def parse_servers(bootstrap_servers: str) -> list[tuple[str, int]]:
     servers = []
     for each in bootstrap_servers.split(","):
         host, colon, port = each.strip().rpartition(":")
-        host = host.removeprefix("PLAINTEXT://").strip("[]")
+        host = host.rpartition("://")[2].strip("[]")
         if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG, f"Invalid url in bootstrap.servers: {each.strip()}"
@@ -306,8 +344,17 @@ def parse_servers(bootstrap_servers: str) -> list[tuple[str, int]]:
     return servers
 
 
-def probe(bootstrap_servers: str, timeout_s: float = CONNECT_S_MAX) -> None:
-    """Is anybody there? librdkafka would go on trying; a person at a prompt wants to know."""
+def probe(
+    bootstrap_servers: str,
+    settings: Mapping[str, Setting] | None = None,
+    timeout_s: float = CONNECT_S_MAX,
+) -> None:
+    """Is anybody there, and are we let in? librdkafka would go on trying; a person at a prompt
+    wants to know."""
+    secured = settings and protocol_of(settings) != "PLAINTEXT"
+    if secured and mechanism_of(settings or {}) in CLIENT_MECHANISMS:
+        Lines(bootstrap_servers, settings=settings, timeout_s=timeout_s).first.close()
+        return
     deadline = time.monotonic() + timeout_s
     reasons = []
     for host, port in parse_servers(bootstrap_servers):
@@ -320,26 +367,29 @@ def probe(bootstrap_servers: str, timeout_s: float = CONNECT_S_MAX) -> None:
     raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "cannot reach " + ", ".join(reasons))
 
 
-def check(code: int, message: str | None) -> None:
-    """Raise what a response's error code says."""
+def check(code: int, message: str | None, api_key: int | None = None, name: str = "") -> None:
+    """Raise what a response's error code says: with the ACL to ask for, if it is one of
+    authorisation and who calls says what was asked (`api_key`) of which resource (`name`)."""
     if code:
-        raise KafkaError(ErrorCode(code), message or "")
+        error = KafkaError(ErrorCode(code), message or "")
+        raise error if api_key is None else denied(error, api_key, name)
 
 
-def _protocol(settings: Mapping[str, Setting]) -> str:
-    return str(settings.get("security.protocol", "PLAINTEXT")).upper()
+def tls_context(settings: Mapping[str, Setting]) -> ssl.SSLContext | None:
+    """None: this protocol is without TLS."""
+    return client_context(settings) if uses_tls(settings) else None
 
 
-def _tls(settings: Mapping[str, Setting]) -> ssl.SSLContext:
-    authority = settings.get("ssl.ca.location")
-    context = ssl.create_default_context(cafile=str(authority) if authority else None)
-    if str(settings.get("ssl.endpoint.identification.algorithm", "https")).lower() in ("", "none"):
-        context.check_hostname = False
-    certificate = settings.get("ssl.certificate.location")
-    if certificate:
-        key = settings.get("ssl.key.location")
-        password = settings.get("ssl.key.password")
-        context.load_cert_chain(
-            str(certificate), str(key) if key else None, str(password) if password else None
-        )
-    return context
+def refused_handshake(address: str, error: OSError) -> KafkaError:
+    """Final, unless the other side closed the connection: it may be about to stop."""
+    code = ErrorCode.SASL_AUTHENTICATION_FAILED
+    if isinstance(error, ssl.SSLEOFError) or not isinstance(error, ssl.SSLError):
+        code = ErrorCode.NETWORK_EXCEPTION
+        why = "it closed the connection; security.protocol or the client's certificate may be wrong"
+    elif isinstance(error, ssl.SSLCertVerificationError):
+        why = f"its certificate is refused: {error.verify_message.rstrip('.')}"
+    elif error.reason == "WRONG_VERSION_NUMBER":
+        why = "no TLS is spoken there, security.protocol may be wrong"
+    else:
+        why = (error.reason or str(error)).replace("_", " ").lower()
+    return KafkaError(code, f"SSL handshake with {address} failed: {why}")

@@ -16,10 +16,12 @@ import confluent_kafka
 
 from ottla.client.delivery import PRODUCER, Delivery, Setting, delivery_of
 from ottla.client.failures import failure_of
+from ottla.client.permissions import denied
 from ottla.client.record import Delivered, K, V
 from ottla.client.serde import BYTES, Serde, serializer_of
-from ottla.client.settings import LOG_LEVEL, client_with, error_callback, translate
+from ottla.client.settings import LOG_LEVEL, ConnectionErrors, client_with, translate
 from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from ottla.client.consumer import Consumer
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 POLL_S: Final = 0.1
 BLOCK_S_MAX: Final = 60.0
 FLUSH_S_MAX: Final = 60.0
+LOGIN_SLICE_S: Final = 1.0  # how soon a refused login is noticed
 
 
 class Sending(Future[Delivered]):
@@ -36,8 +39,9 @@ class Sending(Future[Delivered]):
         return asyncio.wrap_future(self).__await__()
 
 
-# A fatal error (fenced) is raised once by whatever serves librdkafka's events, with a SystemError
-# where it meets a delivery report. Calls and futures tell of it, and these go on.
+# A fatal error (fenced, not authorised) is raised once by the call that serves librdkafka's
+# events, with a SystemError where it meets a delivery report. Futures carry it to the caller, so
+# poll, flush and close go on.
 _FATAL: Final = (confluent_kafka.KafkaException, SystemError)
 
 
@@ -71,6 +75,7 @@ class Producer(Generic[K, V]):
         self._key = serializer_of(key)
         self._value = serializer_of(value)
         self._block_s_max = block_s_max
+        self._errors = ConnectionErrors(settings or {})
         wishes: dict[str, Any] = {
             "bootstrap.servers": bootstrap_servers,
             "log_level": LOG_LEVEL,
@@ -78,7 +83,7 @@ class Producer(Generic[K, V]):
             "linger.ms": 5,
             **PRODUCER[self.delivery],
             **translate(settings or {}),
-            "error_cb": error_callback(),
+            "error_cb": self._errors.tell,
         }
         if transactional_id is not None:
             wishes["transactional.id"] = transactional_id
@@ -101,6 +106,7 @@ class Producer(Generic[K, V]):
         timestamp_ms: int | None = None,
     ) -> Sending:
         """Queue a record. Blocks only while the queue is full, for `block_s_max` at most."""
+        self._errors.check()
         sending = Sending()
 
         def delivered(error: confluent_kafka.KafkaError | None, message: object) -> None:
@@ -132,23 +138,36 @@ class Producer(Generic[K, V]):
                 raise failure_of(error) from None
 
     def reach(self, timeout_s: float) -> bool:
-        """Does a broker answer?"""
-        try:
-            self.raw.list_topics(timeout=timeout_s)
-        except confluent_kafka.KafkaException:
-            return False
-        return True
+        """Does a broker answer? A refused login is raised at once: waiting does not help it."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            wait_s = max(0.0, deadline - time.monotonic())
+            try:
+                self.raw.list_topics(timeout=min(LOGIN_SLICE_S, wait_s))
+                return True
+            except confluent_kafka.KafkaException:
+                self.raw.poll(0)  # errors of connections are served here, before the first record
+                self._errors.check()
+            if not wait_s:
+                return False
 
     def flush(self, timeout_s: float = FLUSH_S_MAX) -> None:
         """Wait until every record that was sent is delivered or has failed."""
-        try:
-            left = self.raw.flush(timeout_s)
-        except _FATAL:
-            left = self.raw.flush(timeout_s)
-        if left:
-            raise KafkaError(
-                ErrorCode.REQUEST_TIMED_OUT, f"{left} records not delivered after {timeout_s} s"
-            )
+        deadline = time.monotonic() + timeout_s
+        while True:
+            wait_s = max(0.0, deadline - time.monotonic())
+            slice_s = min(LOGIN_SLICE_S, wait_s)
+            try:
+                left = self.raw.flush(slice_s)
+            except _FATAL:
+                left = self.raw.flush(slice_s)
+            if not left:
+                return
+            self._errors.check()
+            if not wait_s:
+                raise KafkaError(
+                    ErrorCode.REQUEST_TIMED_OUT, f"{left} records not delivered after {timeout_s} s"
+                )
 
     @contextmanager
     def transaction(self, consumer: Consumer[K, V] | None = None) -> Iterator[None]:
@@ -190,7 +209,10 @@ class Producer(Generic[K, V]):
             self.raw.purge()  # what the flush could not deliver: close would wait for it again
             with warnings.catch_warnings():  # who was fenced was told so: it has nothing to abort
                 warnings.simplefilter("ignore", RuntimeWarning)
-                self.raw.close()
+                try:
+                    self.raw.close()
+                except _FATAL:  # futures have it; close is not finished when it raises
+                    self.raw.close()
 
     def __enter__(self) -> Self:
         return self
@@ -227,7 +249,8 @@ def _settle(sending: Sending, error: object, message: object) -> None:
     if sending.cancelled():
         return
     if error is not None:
-        sending.set_exception(failure_of(error))
+        topic = message.topic() if isinstance(message, confluent_kafka.Message) else None
+        sending.set_exception(denied(failure_of(error), ApiKey.PRODUCE, topic or ""))
         return
     assert isinstance(message, confluent_kafka.Message)
     offset = message.offset()

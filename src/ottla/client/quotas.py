@@ -54,7 +54,7 @@ class Quotas:
             ApiKey.DESCRIBE_CLIENT_QUOTAS,
             DescribeClientQuotasResponse,
         )
-        check(answer.error_code, answer.error_message)
+        check(answer.error_code, answer.error_message, ApiKey.DESCRIBE_CLIENT_QUOTAS)
         return [
             Quota(
                 {each.entity_type: each.entity_name for each in entry.entity},
@@ -77,4 +77,4 @@ class Quotas:
             AlterClientQuotasResponse,
         )
         for each in answer.entries:
-            check(each.error_code, each.error_message)
+            check(each.error_code, each.error_message, ApiKey.ALTER_CLIENT_QUOTAS)

@@ -66,7 +66,8 @@ class Reassignments:
             ApiKey.LIST_PARTITION_REASSIGNMENTS,
             ListPartitionReassignmentsResponse,
         )
-        check(answer.error_code, answer.error_message)
+        api_key = ApiKey.LIST_PARTITION_REASSIGNMENTS
+        check(answer.error_code, answer.error_message, api_key)
         return {
             TopicPartition(topic.name, each.partition_index): Reassignment(
                 tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
@@ -97,7 +98,8 @@ class Reassignments:
             ApiKey.ALTER_PARTITION_REASSIGNMENTS,
             AlterPartitionReassignmentsResponse,
         )
-        check(answer.error_code, answer.error_message)
+        api_key = ApiKey.ALTER_PARTITION_REASSIGNMENTS
+        check(answer.error_code, answer.error_message, api_key)
         return {
             TopicPartition(topic.name, each.partition_index): _failure(
                 each.error_code, each.error_message
@@ -118,7 +120,7 @@ class Reassignments:
             ApiKey.ELECT_LEADERS,
             ElectLeadersResponse,
         )
-        check(answer.error_code, "")
+        check(answer.error_code, "", ApiKey.ELECT_LEADERS)
         return {
             TopicPartition(topic.topic, each.partition_id): _failure(
                 each.error_code, each.error_message

@@ -9,8 +9,10 @@ from typing import Any, Final
 import confluent_kafka
 
 from ottla.client.failures import failure_of
+from ottla.client.permissions import denied
 from ottla.client.record import Headers, K, Record, V
 from ottla.errors import ErrorCode
+from ottla.wire.apis import ApiKey
 
 CLOCK_NAMES: Final = ("CreateTime", "CreateTime", "LogAppendTime")
 
@@ -50,7 +52,7 @@ def is_trouble(message: confluent_kafka.Message) -> bool:
     error = message.error()
     if error is None:
         return False
-    failure = failure_of(error)
+    failure = denied(failure_of(error), ApiKey.FETCH, message.topic() or "")
     if error.fatal() or failure.code in FATAL:
         raise failure
     log.warning("%s", failure)

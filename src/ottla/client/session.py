@@ -13,7 +13,8 @@ from confluent_kafka.admin import AdminClient
 from ottla.client.delivery import Setting
 from ottla.client.failures import failure_of
 from ottla.client.lines import Lines, probe
-from ottla.client.settings import LOG_LEVEL, client_with, error_callback, translate
+from ottla.client.permissions import denied
+from ottla.client.settings import LOG_LEVEL, ConnectionErrors, client_with, translate
 from ottla.errors import ErrorCode, KafkaError
 
 TIMEOUT_S: Final = 30.0
@@ -28,7 +29,7 @@ class Session:
         self, bootstrap_servers: str, settings: Mapping[str, Setting], timeout_s: float
     ) -> None:
         self.bootstrap_servers = bootstrap_servers
-        self.settings = translate(settings)
+        self.settings = settings
         self.timeout_s = timeout_s
         self._opened: list[Lines] = []
 
@@ -40,11 +41,11 @@ class Session:
 
     @cached_property
     def librdkafka(self) -> AdminClient:
-        probe(self.bootstrap_servers)
+        probe(self.bootstrap_servers, self.settings)
         wishes: dict[str, Any] = {
             "bootstrap.servers": self.bootstrap_servers,
-            **self.settings,
-            "error_cb": error_callback(),
+            **translate(self.settings),
+            "error_cb": ConnectionErrors(self.settings).tell,
             "log_level": LOG_LEVEL,
         }
         return client_with(AdminClient, wishes)
@@ -65,14 +66,17 @@ class Session:
         self,
         futures: Mapping[_K, concurrent.futures.Future[Any]],
         of: Callable[[Any], Any] = lambda result: None,
+        *,
+        api_key: int | None = None,
     ) -> dict[_K, Any]:
-        """For each, `of(result)` or the KafkaError that it failed with."""
+        """For each, `of(result)` or the KafkaError that it failed with; with an `api_key` that
+        error has the ACL to ask for."""
         results: dict[_K, Any] = {}
         for key, future in futures.items():
             try:
                 results[key] = of(self.wait(future))
             except KafkaError as error:
-                results[key] = error
+                results[key] = error if api_key is None else denied(error, api_key, str(key))
         return results
 
     def call(self, what: Callable[..., Any], *arguments: object, **named: object) -> Any:

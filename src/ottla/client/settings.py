@@ -16,12 +16,13 @@ import confluent_kafka
 
 from ottla.client.delivery import Setting
 from ottla.client.failures import failure_of
+from ottla.client.security import for_librdkafka, is_security, login_of, refused_login
 from ottla.errors import ErrorCode, KafkaError
 
 log = logging.getLogger("ottla.client")
 
 LOG_LEVEL: Final = (
-    0  # librdkafka would write to stderr by itself; its errors come to `error_callback`
+    0  # librdkafka would write to stderr by itself; its errors come to `ConnectionErrors`
 )
 
 REPEAT_S: Final = 30.0
@@ -34,10 +35,6 @@ _RENAMED: Final = {
     "send.buffer.bytes": "socket.send.buffer.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "socket.connection.setup.timeout.max.ms": "socket.connection.setup.timeout.ms",
-    "ssl.truststore.location": "ssl.ca.location",
-    "ssl.truststore.certificates": "ssl.ca.pem",
-    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
-    "ssl.keystore.key": "ssl.key.pem",
 }
 
 _WITHOUT_MEANING: Final = frozenset(
@@ -62,14 +59,6 @@ _WITHOUT_MEANING: Final = frozenset(
         "partitioner.ignore.keys",
         "partitioner.adaptive.partitioning.enable",
         "throw.on.fetch.stable.offset.unsupported",
-        "ssl.protocol",
-        "ssl.enabled.protocols",
-        "ssl.trustmanager.algorithm",
-        "ssl.keymanager.algorithm",
-        "ssl.truststore.type",
-        "ssl.keystore.type",
-        "ssl.truststore.password",
-        "ssl.client.auth",
     )
 )
 
@@ -79,35 +68,22 @@ _ASSIGNORS: Final = {
     "CooperativeStickyAssignor": "cooperative-sticky",
 }
 
-_JAAS: Final = re.compile(r"""(username|password)\s*=\s*["']?([^"';\s]+)""")
 _UNKNOWN: Final = re.compile(r'No such configuration property: "([^"]+)"')
 
 
-def translate(settings: Mapping[str, Setting]) -> dict[str, Setting]:
+def translate(settings: Mapping[str, Setting]) -> dict[str, Any]:
     """Java's settings as librdkafka's. What librdkafka calls by its own name passes unchanged."""
-    translated: dict[str, Setting] = {}
+    translated: dict[str, Any] = {}
     for name, value in settings.items():
-        if name in _WITHOUT_MEANING:
+        if name in _WITHOUT_MEANING or is_security(name):
             continue
         if name == "partition.assignment.strategy":
             translated[name] = ",".join(_assignor(each) for each in str(value).split(","))
-        elif name == "sasl.jaas.config":
-            for key, secret in _JAAS.findall(str(value)):
-                translated[f"sasl.{key}"] = secret
-        elif name == "ssl.keystore.location" and _is_pem(settings):
-            translated |= {"ssl.certificate.location": value, "ssl.key.location": value}
         elif name == "max.request.size":
             translated["message.max.bytes"] = value
         else:
             translated[_RENAMED.get(name, name)] = value
-    return translated
-
-
-def _is_pem(settings: Mapping[str, Setting]) -> bool:
-    """KIP-651: key and certificate in one file."""
-    path = str(settings["ssl.keystore.location"])
-    kind = settings.get("ssl.keystore.type", "PEM" if path.endswith(".pem") else "")
-    return str(kind).upper() == "PEM"
+    return translated | for_librdkafka(settings)
 
 
 def _assignor(name: str) -> str:
@@ -131,21 +107,40 @@ def client_with(make: Callable[[dict[str, Any]], _Client], settings: Mapping[str
             del kept[unknown[1]]
 
 
-class _Troubles:
-    """Troubles of connections, which librdkafka retries by itself: each is told of once a while."""
+class ConnectionErrors:
+    """Errors of connections, which librdkafka retries by itself: each is logged once in a while.
 
-    def __init__(self) -> None:
-        self._told_at: dict[str, float] = {}
+    A login that a broker has refused is more than that: as in Kafka's own clients, whoever polls or
+    sends next gets it (`check`). Trying again may help, if the operator does something about it.
+    """
+
+    def __init__(self, settings: Mapping[str, Setting]) -> None:
+        self._settings = settings
+        self._logged_at: dict[str, float] = {}
+        self._refused: KafkaError | None = None
 
     def tell(self, error: confluent_kafka.KafkaError) -> None:
         trouble = error.str().partition(" (after ")[0]
+        if error.code() == confluent_kafka.KafkaError._AUTHENTICATION:
+            self._refused = self._in_words(trouble)
+            trouble = str(self._refused)
         now = time.monotonic()
-        if now - self._told_at.get(trouble, -REPEAT_S) >= REPEAT_S:
-            self._told_at = {trouble: now, **dict(list(self._told_at.items())[:TROUBLES_MAX])}
-            self._told_at[trouble] = now
+        if now - self._logged_at.get(trouble, -REPEAT_S) >= REPEAT_S:
+            self._logged_at = {trouble: now, **dict(list(self._logged_at.items())[:TROUBLES_MAX])}
+            self._logged_at[trouble] = now
             log.warning("%s", trouble)
 
+    def check(self) -> None:
+        """Raise a refused login, once."""
+        refused, self._refused = self._refused, None
+        if refused is not None:
+            raise refused
 
-def error_callback() -> Callable[[confluent_kafka.KafkaError], None]:
-    """What a client calls with the errors of its connections."""
-    return _Troubles().tell
+    def _in_words(self, trouble: str) -> KafkaError:
+        """`sasl_ssl://host:9093/1: SASL authentication error: ...` in the words of our lines."""
+        place, _, why = trouble.partition(": SASL authentication error: ")
+        address = place.partition("://")[2].partition("/")[0]
+        login = login_of(self._settings) if address and why else None
+        if login is None:
+            return KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, trouble)
+        return refused_login(login, address, why)

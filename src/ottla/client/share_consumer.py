@@ -25,7 +25,7 @@ from ottla.client.failures import failure_of
 from ottla.client.received import is_trouble, record_of
 from ottla.client.record import K, Record, V
 from ottla.client.serde import BYTES, Serde, deserializer_of
-from ottla.client.settings import LOG_LEVEL, client_with, error_callback, translate
+from ottla.client.settings import LOG_LEVEL, ConnectionErrors, client_with, translate
 from ottla.errors import ErrorCode, KafkaError
 
 POLL_S: Final = 0.5
@@ -52,13 +52,14 @@ class ShareConsumer(Generic[K, V]):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, words)
         self._key = deserializer_of(key)
         self._value = deserializer_of(value)
+        self._errors = ConnectionErrors(settings or {})
         wishes: dict[str, Any] = {
             "bootstrap.servers": bootstrap_servers,
             "log_level": LOG_LEVEL,
             **translate(settings or {}),
             "group.id": group,
             "share.acknowledgement.mode": "explicit",
-            "error_cb": error_callback(),
+            "error_cb": self._errors.tell,
         }
         self.raw: Any = client_with(make, wishes)
         self._waiting: deque[Any] = deque()
@@ -71,6 +72,7 @@ class ShareConsumer(Generic[K, V]):
         deadline = time.monotonic() + timeout_s
         while not self._waiting:
             left = deadline - time.monotonic()
+            self._errors.check()
             if left < 0:
                 return None
             self._fetch(left)

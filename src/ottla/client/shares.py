@@ -10,6 +10,7 @@ from ottla.client.describing import GroupDescription, describe_share_groups
 from ottla.client.groups import Groups, Listings
 from ottla.client.lines import check
 from ottla.client.record import TopicPartition
+from ottla.client.redrive import Progress, RedriveFilter, RedriveSummary, redrive
 from ottla.client.session import Session
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
@@ -73,7 +74,8 @@ class Shares:
                 node_id=self._coordinator(name),
             )
             (group,) = answer.groups
-            check(group.error_code, group.error_message)
+            api_key = ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS
+            check(group.error_code, group.error_message, api_key, name)
             return {
                 TopicPartition(topic.topic_name, part.partition_index): (
                     KafkaError(ErrorCode(part.error_code), part.error_message or "")
@@ -113,7 +115,8 @@ class Shares:
                 AlterShareGroupOffsetsResponse,
                 node_id=self._coordinator(name),
             )
-            check(answer.error_code, answer.error_message)
+            api_key = ApiKey.ALTER_SHARE_GROUP_OFFSETS
+            check(answer.error_code, answer.error_message, api_key, name)
             return {
                 TopicPartition(topic.topic_name, part.partition_index): _failure(
                     part.error_code, part.error_message
@@ -137,7 +140,8 @@ class Shares:
                 DeleteShareGroupOffsetsResponse,
                 node_id=self._coordinator(name),
             )
-            check(answer.error_code, answer.error_message)
+            api_key = ApiKey.DELETE_SHARE_GROUP_OFFSETS
+            check(answer.error_code, answer.error_message, api_key, name)
             return {
                 each.topic_name: _failure(each.error_code, each.error_message)
                 for each in answer.responses
@@ -148,6 +152,17 @@ class Shares:
     def delete(self, *names: str) -> dict[str, KafkaError | None]:
         """For each group None, or why it is still there."""
         return Groups(self._session).delete(*names)
+
+    def redrive(
+        self,
+        name: str,
+        choice: RedriveFilter | None = None,
+        *,
+        dry_run: bool = False,
+        progress: Progress = lambda summary: None,
+    ) -> RedriveSummary:
+        """Send the group's dead letters back to where they came from, exactly once (KIP-1191)."""
+        return redrive(self._session, name, choice, dry_run=dry_run, progress=progress)
 
     def _coordinator(self, name: str) -> int:
         return coordinators_of(self._session, KeyType.GROUP, [name])[name]

@@ -97,7 +97,7 @@ class Topics:
             validate_only=validate_only,
             request_timeout=session.timeout_s,
         )
-        return session.wait_each(futures)
+        return session.wait_each(futures, api_key=ApiKey.CREATE_TOPICS)
 
     def delete(self, *names: str) -> dict[str, KafkaError | None]:
         """For each topic None, or why it could not be deleted."""
@@ -105,7 +105,7 @@ class Topics:
         futures = session.call(
             session.librdkafka.delete_topics, list(names), request_timeout=session.timeout_s
         )
-        return session.wait_each(futures)
+        return session.wait_each(futures, api_key=ApiKey.DELETE_TOPICS)
 
     def grow(self, name: str, partitions: int, replicas: Iterable[Iterable[int]] = ()) -> None:
         """Give the topic `partitions` partitions in all; `replicas` are those of the new ones."""
@@ -136,7 +136,7 @@ class Topics:
         )
         answer = self._session.lines.call(request, ApiKey.METADATA, MetadataResponse)
         for topic in answer.topics:
-            check(topic.error_code, "")
+            check(topic.error_code, "", ApiKey.METADATA, topic.name or "")
             if topic.name is not None:
                 return topic.name
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)

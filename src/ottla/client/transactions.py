@@ -176,7 +176,7 @@ class Transactions:
             for result in answer.markers:
                 for found in result.topics:
                     for each in found.partitions:
-                        check(each.error_code, "")
+                        check(each.error_code, "", ApiKey.WRITE_TXN_MARKERS)
 
         patiently(session.timeout_s, attempt)
 
@@ -191,7 +191,7 @@ class Transactions:
             answer = session.lines.call(
                 request, ApiKey.INIT_PRODUCER_ID, InitProducerIdResponse, node_id=node_id
             )
-            check(answer.error_code, "")
+            check(answer.error_code, "", ApiKey.INIT_PRODUCER_ID, transactional_id)
 
         patiently(session.timeout_s, attempt)
 

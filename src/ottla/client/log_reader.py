@@ -1,0 +1,99 @@
+"""Records by their offsets, read over a plain line: no group, no subscription, nothing ahead.
+
+For whoever needs a few records from here and there. A consumer would fetch far more than that.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.client.lines import check
+from ottla.client.record import TopicPartition
+from ottla.client.session import Session
+from ottla.client.topics import TopicDescription, Topics
+from ottla.errors import ErrorCode, KafkaError
+from ottla.records.batch import BATCH_OVERHEAD, read_header
+from ottla.records.record import Record, read_records
+from ottla.slices import FileSlice
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+
+NAMES_UNTIL: Final = 12  # after it, topics have ids
+READ_BYTES_MAX: Final = 1024 * 1024
+MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NETWORK_EXCEPTION)
+
+
+class LogReader:
+    """Reads what is committed, of transactions that were aborted as well."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._leaders: dict[TopicPartition, int] = {}
+
+    def read(self, partition: TopicPartition, offset: int) -> list[Record]:
+        """Some records from `offset` on; none at the end. OFFSET_OUT_OF_RANGE before the start."""
+        try:
+            return self._read(partition, offset)
+        except KafkaError as error:
+            if error.code not in MOVED:
+                raise
+        self._leaders.clear()
+        return self._read(partition, offset)
+
+    def _read(self, partition: TopicPartition, offset: int) -> list[Record]:
+        """Where batches hold no record for us (a transaction's marker), those behind them count."""
+        while True:
+            data = self._fetch(partition, offset)
+            found, following = _records(data, offset)
+            if found or following == offset:
+                return found
+            offset = following
+
+    def _fetch(self, partition: TopicPartition, offset: int) -> bytes:
+        wish = FetchPartition(
+            partition=partition.partition,
+            fetch_offset=offset,
+            partition_max_bytes=READ_BYTES_MAX,
+        )
+        request = FetchRequest(
+            max_wait=0,
+            min_bytes=0,
+            max_bytes=READ_BYTES_MAX,
+            topics=[FetchTopic(topic=partition.topic, partitions=[wish])],
+        )
+        line = self._session.lines.line(self._leader(partition))
+        answer = line.call(request, ApiKey.FETCH, FetchResponse, version_max=NAMES_UNTIL)
+        check(answer.error_code, "")
+        (topic,) = answer.responses
+        (found,) = topic.partitions
+        check(found.error_code, f"{partition}, offset {offset}")
+        assert not isinstance(found.records, FileSlice)
+        return bytes(found.records or b"")
+
+    def _leader(self, partition: TopicPartition) -> int:
+        leader = self._leaders.get(partition)
+        if leader is None:
+            found = Topics(self._session).describe(partition.topic)[partition.topic]
+            if not isinstance(found, TopicDescription):
+                raise found
+            for each in found.partitions:
+                self._leaders[TopicPartition(found.name, each.partition)] = each.leader
+            leader = self._leaders.get(partition)
+        if leader is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} does not exist")
+        return leader
+
+
+def _records(data: bytes, offset: int) -> tuple[list[Record], int]:
+    """The records of whole batches from `offset` on, and the offset after those batches."""
+    found: list[Record] = []
+    position = 0
+    while position + BATCH_OVERHEAD <= len(data):
+        header = read_header(data, position)
+        if position + header.size > len(data):
+            break
+        if not header.control:
+            found += [each for each in read_records(data, header) if each.offset >= offset]
+        position += header.size
+        offset = max(offset, header.next_offset)
+    return found, offset

@@ -1,0 +1,153 @@
+"""How a client proves who it is, by Kafka's names: one reading for every kind of connection.
+
+    security.protocol   PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL
+    sasl.mechanism      PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER
+    sasl.jaas.config    one login module that we know, with its options
+    ssl.*               see tls.py
+
+librdkafka's own names for the same (sasl.username, ssl.ca.location, ...) are taken as well.
+`for_librdkafka` says all of it in librdkafka's words; lines.py uses the `SaslLogin` itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ottla.auth.jaas import JaasEntry, parse_jaas
+from ottla.auth.sasl_client import CLIENT_MECHANISMS, OAUTHBEARER, SaslLogin, status_of
+from ottla.auth.scram import HASHES
+from ottla.client import oauth, tls
+from ottla.client.delivery import Setting
+from ottla.client.tls import text, wrong
+from ottla.errors import ErrorCode, KafkaError
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+EXTENSION: Final = "extension_"
+
+
+def protocol_of(settings: Mapping[str, Setting]) -> str:
+    protocol = text(settings, "security.protocol").upper() or "PLAINTEXT"
+    if protocol not in PROTOCOLS:
+        raise wrong(f"security.protocol is one of {', '.join(PROTOCOLS)}, not {protocol}")
+    return protocol
+
+
+def uses_tls(settings: Mapping[str, Setting]) -> bool:
+    return protocol_of(settings).endswith("SSL")
+
+
+def login_of(settings: Mapping[str, Setting]) -> SaslLogin | None:
+    """None without SASL. KafkaError(INVALID_CONFIG) says what is missing."""
+    if not protocol_of(settings).startswith("SASL"):
+        return None
+    mechanism = mechanism_of(settings)
+    if mechanism not in CLIENT_MECHANISMS:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+            f"sasl.mechanism is one of {', '.join(CLIENT_MECHANISMS)}, not {mechanism}",
+        )
+    entry = _entry(settings, mechanism)
+    if mechanism == OAUTHBEARER:
+        extensions = tuple(
+            (name.removeprefix(EXTENSION), value)
+            for name, value in entry.options.items()
+            if name.startswith(EXTENSION)
+        )
+        if any(name == "auth" for name, _ in extensions):
+            raise wrong("sasl.jaas.config: extension_auth is not allowed, auth is the token itself")
+        tokens = oauth.token_settings(settings, entry.options)
+        who = tokens.subject or tokens.client_id or tokens.url
+        source = oauth.source_of(tokens)
+        return SaslLogin(mechanism, who, source=source, extensions=extensions)
+    return _with_password(settings, mechanism, entry)
+
+
+def mechanism_of(settings: Mapping[str, Setting]) -> str:
+    said = text(settings, "sasl.mechanism") or text(settings, "sasl.mechanisms")
+    return said.upper() or "GSSAPI"  # which is Kafka's default
+
+
+def for_librdkafka(settings: Mapping[str, Setting]) -> dict[str, Any]:
+    """All of a client's security settings as librdkafka wants them, and nothing else."""
+    protocol = protocol_of(settings)
+    if protocol == "PLAINTEXT":
+        return {}
+    said: dict[str, Any] = {"security.protocol": protocol.lower()}
+    if uses_tls(settings):
+        said |= tls.for_librdkafka(settings)
+    if protocol.startswith("SASL"):
+        said |= _sasl_for_librdkafka(settings)
+    return said
+
+
+def refused_login(login: SaslLogin, address: str, why: str) -> KafkaError:
+    """One sentence; what the broker adds only where it says more than that."""
+    said = f"authentication as {login.principal} by {login.mechanism} failed at {address}"
+    told = status_of(why) if why.startswith("{") else why
+    more = "" if not told or told.startswith("Authentication failed") else f": {told}"
+    return KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, said + more)
+
+
+def is_security(name: str) -> bool:
+    """Whether `for_librdkafka` speaks of this setting."""
+    return name.startswith(("sasl.", "ssl.")) or name in (
+        "security.protocol",
+        "security.providers",
+        "enable.ssl.certificate.verification",
+        "enable.sasl.oauthbearer.unsecure.jwt",
+    )
+
+
+def _entry(settings: Mapping[str, Setting], mechanism: str) -> JaasEntry:
+    config = text(settings, "sasl.jaas.config")
+    module = "SCRAM" if mechanism in HASHES else mechanism
+    if not config:
+        return JaasEntry(module, {})
+    try:
+        entry = parse_jaas(config)
+    except ValueError as error:
+        raise wrong(f"sasl.jaas.config: {error}") from None
+    if entry.module != module:
+        raise wrong(
+            f"sasl.jaas.config has the login module of {entry.module}, sasl.mechanism is"
+            f" {mechanism}"
+        )
+    return entry
+
+
+def _with_password(settings: Mapping[str, Setting], mechanism: str, entry: JaasEntry) -> SaslLogin:
+    user = entry.options.get("username", "") or text(settings, "sasl.username")
+    # A password may begin or end with spaces.
+    password = entry.options.get("password", "") or str(settings.get("sasl.password") or "")
+    if not user or not password:
+        raise wrong(
+            f"{mechanism} needs a user and a password: sasl.jaas.config=... required"
+            ' username="name" password="secret";'
+        )
+    is_token = mechanism in HASHES and entry.options.get("tokenauth", "").lower() == "true"
+    return SaslLogin(mechanism, user, password, is_token)
+
+
+def _sasl_for_librdkafka(settings: Mapping[str, Setting]) -> dict[str, Any]:
+    if mechanism_of(settings) == "GSSAPI":  # librdkafka may have been built with it
+        own = ("sasl.kerberos.", "sasl.mechanism")
+        return {name: value for name, value in settings.items() if name.startswith(own)}
+    login = login_of(settings)
+    assert login is not None
+    said: dict[str, Any] = {"sasl.mechanism": login.mechanism}
+    if login.is_token:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+            "librdkafka does not log in with delegation tokens (tokenauth=true): producers and"
+            " consumers need a user; admin commands, Spark, SQL and Streams take tokens",
+        )
+    if login.source is None:
+        return {**said, "sasl.username": login.user, "sasl.password": login.password}
+    source, extensions = login.source, dict(login.extensions)
+
+    def token(config: str) -> tuple[str, float, str, dict[str, str]]:
+        found = source.token()
+        return found.value, found.expires_at, found.principal or login.principal, extensions
+
+    return {**said, "oauth_cb": token}
