@@ -1,0 +1,146 @@
+"""The one door of a REST server: who comes in is decided here, before any route is looked at.
+
+Deny is the default: a request without a login, with a header that makes no sense, or for a path
+that `needs` does not know goes no further (the mistake of CVE-2025-61673 was to look only if there
+was a header).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from enum import IntEnum
+from typing import Final
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ottla.rest.settings import AccessSettings
+from ottla.rest.users import RestUser
+
+CALLER: Final = "ottla.caller"
+CHECKS_MAX: Final = 2  # passwords that are hashed at a time: guessing takes one processor, not all
+WAITING_MAX: Final = 64
+FAILED_DELAY_S: Final = 0.1
+HEADER_BYTES_MAX: Final = 8192
+UNAUTHORIZED: Final = 401
+FORBIDDEN: Final = 403
+BUSY: Final = 503
+POLICY_VIOLATION: Final = 1008  # how a WebSocket is refused
+
+log = logging.getLogger("ottla.rest")
+
+
+class Right(IntEnum):
+    """What a request asks for."""
+
+    READ = 1
+    CHANGE = 2
+
+
+Needs = Callable[[str, str], Right]
+"""(method, path) -> Right."""
+Refuse = Callable[[int, str], Response]
+"""(status, message) -> the answer in the server's own form."""
+
+
+class RestGuard:
+    def __init__(
+        self, app: ASGIApp, access: AccessSettings, *, needs: Needs, refuse: Refuse
+    ) -> None:
+        self._app = app
+        self._access = access
+        self._needs = needs
+        self._refuse = refuse
+        self._threads = ThreadPoolExecutor(CHECKS_MAX, thread_name_prefix="ottla-rest-login")
+        self._waiting = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" or self._access.users is None:
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] == "http" and scope["path"] in self._access.skipped_paths:
+            await self._app(scope, receive, send)
+            return
+        status, message = await self._decide(scope)
+        if status:
+            await self._turn_away(status, message)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    async def _decide(self, scope: Scope) -> tuple[int, str]:
+        """(0, "") lets it pass, with the caller in the scope."""
+        method = scope.get("method", "GET")  # a WebSocket has none
+        login = basic_login(scope)
+        if login is None:
+            return UNAUTHORIZED, "User cannot access the resource."
+        if self._waiting >= WAITING_MAX:
+            return BUSY, "Too many logins at once."
+        user = await self._checked(*login)
+        if user is None:
+            log.info("Login failed from %s for %s %s", _peer(scope), method, scope["path"])
+            await asyncio.sleep(FAILED_DELAY_S)
+            return UNAUTHORIZED, "User cannot access the resource."
+        if self._needs(method, scope["path"]) > Right.READ and user.is_read_only:
+            log.info("User:%s is Denied %s %s", user.name, method, scope["path"])
+            return FORBIDDEN, f"User:{user.name} may not {method} {scope['path']}."
+        scope[CALLER] = user
+        return 0, ""
+
+    async def _checked(self, name: str, password: str) -> RestUser | None:
+        users = self._access.users
+        assert users is not None
+        self._waiting += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._threads, users.check, name, password)
+        finally:
+            self._waiting -= 1
+
+    def _turn_away(
+        self, status: int, message: str
+    ) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+        response = self._refuse(status, message)
+        if status == UNAUTHORIZED:
+            realm = f'Basic realm="{self._access.realm}", charset="UTF-8"'
+            response.headers["www-authenticate"] = realm
+
+        async def answered(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": POLICY_VIOLATION})
+                return
+            await response(scope, receive, send)
+
+        return answered
+
+
+def caller_of(scope: Scope) -> RestUser | None:
+    """None: this server asks nobody who they are."""
+    found = scope.get(CALLER)
+    assert found is None or isinstance(found, RestUser)
+    return found
+
+
+def basic_login(scope: Scope) -> tuple[str, str] | None:
+    """User and password of the one Authorization header; None for none, two, or anything odd."""
+    found = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
+    if len(found) != 1 or len(found[0]) > HEADER_BYTES_MAX:
+        return None
+    scheme, _, words = found[0].strip().partition(b" ")
+    if scheme.lower() != b"basic":
+        return None
+    try:
+        text = base64.b64decode(words.strip(), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None
+    user, colon, password = text.partition(":")
+    return (user, password) if colon and user and password else None
+
+
+def _peer(scope: Scope) -> str:
+    client = scope.get("client")
+    return str(client[0]) if client else "unknown"

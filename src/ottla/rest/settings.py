@@ -1,0 +1,145 @@
+"""Who may use a REST server, by the names that ksqlDB and Kafka Connect have for it.
+
+    authentication.method              NONE, or BASIC (ksqlDB)
+    authentication.realm, .roles       the realm's name; the roles that may come in, `*` for all
+    authentication.skip.paths          paths that need no login, such as /healthcheck
+    rest.extension.classes             Connect: ...BasicAuthSecurityRestExtension is BASIC
+    java.security.auth.login.config    a JAAS file that names the users' file, as in -D...
+    ottla.authentication.users.file    the users' file itself
+
+Whatever asks for authentication and can't have it is an error at the start, never an open door.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ottla.client.tls import wrong
+from ottla.rest.users import UsersFile
+
+METHOD: Final = "authentication.method"
+REALM: Final = "authentication.realm"
+ROLES: Final = "authentication.roles"
+SKIP_PATHS: Final = "authentication.skip.paths"
+USERS_FILE: Final = "ottla.authentication.users.file"
+JAAS_FILE: Final = "java.security.auth.login.config"
+EXTENSIONS: Final = "rest.extension.classes"
+BASIC_EXTENSION: Final = (
+    "org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension"
+)
+CONNECT_MODULE: Final = "org.apache.kafka.connect.rest.basic.auth.extension.PropertyFileLoginModule"
+JETTY_MODULES: Final = (
+    "org.eclipse.jetty.jaas.spi.PropertyFileLoginModule",
+    "org.eclipse.jetty.security.jaas.spi.PropertyFileLoginModule",
+)
+OPTIONS: Final = ("KSQL_OPTS", "KAFKA_OPTS")
+CONNECT_REALM: Final = "KafkaConnect"
+LOOPBACK: Final = "localhost"
+
+_JAVA_OPTION: Final = re.compile(r"-Djava\.security\.auth\.login\.config=(\S+)")
+_MODULE: Final = re.compile(
+    r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(.*)", re.DOTALL
+)
+_FILE: Final = re.compile(r'\bfile\s*=\s*"([^"]+)"')
+
+log = logging.getLogger("ottla.rest")
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """`users` None: nobody is asked who they are."""
+
+    realm: str
+    users: UsersFile | None = None
+    skipped_paths: frozenset[str] = frozenset()
+
+
+def access_of(properties: Mapping[str, str], *, realm: str) -> AccessSettings:
+    """KafkaError(INVALID_CONFIG) if what is asked for can't be had."""
+    method = properties.get(METHOD, "NONE").strip().upper() or "NONE"
+    extensions = _words(properties.get(EXTENSIONS, ""))
+    for each in extensions:
+        if each != BASIC_EXTENSION:
+            raise wrong(f"{EXTENSIONS}: {each} is a Java class; {METHOD}=BASIC is built in")
+    if method not in ("NONE", "BASIC"):
+        raise wrong(f"{METHOD} is NONE or BASIC, not {method}")
+    realm = properties.get(REALM, "").strip() or realm
+    if method == "NONE" and not extensions:
+        return AccessSettings(realm)
+    if re.search(r'["\\\x00-\x1f]', realm):
+        raise wrong(f"{REALM} is a plain name")
+    skipped = frozenset(_words(properties.get(SKIP_PATHS, "")))
+    return AccessSettings(realm, _users(properties, realm), skipped)
+
+
+def warn_if_open(
+    what: str, host: str, port: int, access: AccessSettings, *, mutual_tls: bool = False
+) -> None:
+    """Anybody who reaches a port without authentication may do everything there."""
+    if access.users is None and not mutual_tls and not is_loopback(host):
+        log.warning(
+            "%s LISTENS ON %s:%d WITHOUT AUTHENTICATION: everybody who reaches this port may do"
+            " everything. Set %s=BASIC or ssl.client.auth=required, or listen on 127.0.0.1.",
+            what,
+            host,
+            port,
+            METHOD,
+        )
+
+
+def is_loopback(host: str) -> bool:
+    if host.lower() == LOOPBACK:
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _users(properties: Mapping[str, str], realm: str) -> UsersFile:
+    roles = frozenset(_words(properties.get(ROLES, ""))) or frozenset({"*"})
+    path, with_roles = properties.get(USERS_FILE, "").strip(), True
+    if not path:
+        path, with_roles = _named_by_jaas(properties, realm)
+    try:
+        return UsersFile(Path(path), roles=roles, with_roles=with_roles)
+    except (OSError, ValueError) as error:
+        told = getattr(error, "strerror", None) or error
+        raise wrong(f"the users of REST can't be read: {path}: {told}") from None
+
+
+def _named_by_jaas(properties: Mapping[str, str], realm: str) -> tuple[str, bool]:
+    """The users' file of a section, and whether its users have roles."""
+    place = properties.get(JAAS_FILE, "").strip() or _java_option()
+    if not place:
+        raise wrong(f"{METHOD}=BASIC needs the users: {USERS_FILE}, or {JAAS_FILE}")
+    try:
+        text = Path(place).read_text(encoding="utf-8")
+    except OSError as error:
+        raise wrong(f"{JAAS_FILE} {place}: {error.strerror}") from None
+    sections = dict(re.findall(r"([\w.\-]+)\s*\{(.*?)\}\s*;", text, re.DOTALL))
+    found = _MODULE.match(sections.get(realm, ""))
+    if found is None:
+        raise wrong(f"{place} has no section {realm}, which {REALM} names")
+    file = _FILE.search(found[2])
+    if found[1] not in (CONNECT_MODULE, *JETTY_MODULES) or file is None:
+        raise wrong(f"{place}: {realm} needs a PropertyFileLoginModule with file=, not {found[1]}")
+    return file[1], found[1] != CONNECT_MODULE
+
+
+def _java_option() -> str:
+    for name in OPTIONS:
+        if found := _JAVA_OPTION.search(os.environ.get(name, "")):
+            return found[1]
+    return ""
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
