@@ -1,0 +1,1 @@
+"""Avro: names, defaults, text."""

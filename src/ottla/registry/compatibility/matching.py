@@ -1,0 +1,33 @@
+"""The largest number of pairs in which everybody is used at most once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def matching_size(fitting: Sequence[Sequence[int]]) -> int:
+    """`fitting[i]` are the places that fit i. Kuhn's algorithm, with a stack of our own."""
+    taken: dict[int, int] = {}
+    return sum(_place(start, fitting, taken) for start in range(len(fitting)))
+
+
+def _place(start: int, fitting: Sequence[Sequence[int]], taken: dict[int, int]) -> bool:
+    """Find a place for one more, moving others on where they have another place."""
+    came_from: dict[int, tuple[int, int | None]] = {}
+    todo: list[tuple[int, int | None]] = [(start, None)]
+    while todo:
+        person, left = todo.pop()
+        for place in fitting[person]:
+            if place in came_from:
+                continue
+            came_from[place] = (person, left)
+            if place in taken:
+                todo.append((taken[place], place))
+                continue
+            at: int | None = place
+            while at is not None:
+                person, at_before = came_from[at]
+                taken[at] = person
+                at = at_before
+            return True
+    return False

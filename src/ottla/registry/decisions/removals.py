@@ -1,0 +1,97 @@
+"""Delete subjects and versions: softly first, then for good."""
+
+from __future__ import annotations
+
+from ottla.registry.decisions.modes import check_writable
+from ottla.registry.queries import find_version
+from ottla.registry.registry_change import KeyValue, RegistryChange
+from ottla.registry.registry_error import (
+    context_not_empty,
+    reference_exists,
+    subject_not_found,
+    subject_not_soft_deleted,
+    subject_soft_deleted,
+    version_not_soft_deleted,
+    version_soft_deleted,
+)
+from ottla.registry.state import RegistryState
+from ottla.registry.stored_schema import StoredSchema
+from ottla.registry.subjects import DEFAULT_CONTEXT, context_of
+from ottla.registry.topic_records import (
+    config_record,
+    context_tombstone,
+    delete_subject_record,
+    mode_record,
+    schema_record,
+    schema_tombstone,
+)
+
+
+def decide_subject_removal(
+    state: RegistryState, subject: str, *, permanent: bool
+) -> RegistryChange[list[int]]:
+    """The numbers of the versions that are deleted by this."""
+    check_writable(state, subject)
+    versions = state.versions(subject, deleted=True)
+    live = [each for each in versions if not each.deleted]
+    if not versions:
+        raise subject_not_found(subject)
+    if permanent and live:
+        raise subject_not_soft_deleted(subject)
+    if not permanent and not live:
+        raise subject_soft_deleted(subject)
+    for each in versions if permanent else live:
+        _check_unreferenced(state, each)
+    if not permanent:
+        numbers = [each.version for each in live]
+        return RegistryChange(numbers, [delete_subject_record(subject, max(numbers))])
+    numbers = [each.version for each in versions]
+    tombstones = [schema_tombstone(each) for each in reversed(versions)]
+    return RegistryChange(numbers, [*tombstones, *_settings(state, subject)])
+
+
+def decide_version_removal(
+    state: RegistryState, subject: str, version: str, *, permanent: bool
+) -> RegistryChange[int]:
+    check_writable(state, subject)
+    if not state.subjects.get(subject):
+        raise subject_not_found(subject)
+    schema = find_version(state, subject, version, deleted=True)
+    if not permanent and version.lower() in ("latest", "-1"):
+        schema = find_version(state, subject, version, deleted=False)
+    if permanent and not schema.deleted:
+        raise version_not_soft_deleted(subject, schema.version)
+    if not permanent and schema.deleted:
+        raise version_soft_deleted(subject, schema.version)
+    _check_unreferenced(state, schema)
+    if permanent:
+        records = [schema_tombstone(schema)]
+        if len(state.subjects[subject]) == 1:
+            records += _settings(state, subject)
+        return RegistryChange(schema.version, records)
+    return RegistryChange(schema.version, [schema_record(schema, deleted=True)])
+
+
+def decide_context_removal(state: RegistryState, context: str) -> RegistryChange[None]:
+    if any(context_of(each) == context for each in state.subjects):
+        raise context_not_empty(context)
+    if context == DEFAULT_CONTEXT or context not in state.contexts:
+        raise subject_not_found(f":{context}:")
+    return RegistryChange(None, [context_tombstone(context), *_settings(state, f":{context}:")])
+
+
+def _settings(state: RegistryState, subject: str) -> list[KeyValue]:
+    """What was set for a subject goes with the last of it."""
+    records: list[KeyValue] = []
+    if subject in state.modes:
+        records.append(mode_record(subject, None))
+    if subject in state.configs:
+        records.append(config_record(subject, None))
+    return records
+
+
+def _check_unreferenced(state: RegistryState, schema: StoredSchema) -> None:
+    """A referrer that is soft deleted does not count."""
+    for referrer in state.referrers(schema.subject, schema.version):
+        if referrer.subject != schema.subject and not referrer.deleted:
+            raise reference_exists(schema.subject, schema.version)

@@ -1,0 +1,58 @@
+"""A new version of a schema that differs in its metadata and rules alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ottla.registry.decisions.register import SchemaRegistration, decide_register
+from ottla.registry.parsed_schemas import ParsedSchemas
+from ottla.registry.queries import find_version
+from ottla.registry.registry_change import RegistryChange
+from ottla.registry.registry_error import invalid_rule_set, invalid_schema
+from ottla.registry.rules import GROUPS, merged_rules
+from ottla.registry.schema_request import SchemaRequest, read_schema_request
+from ottla.registry.state import RegistryState
+from ottla.registry.stored_schema import StoredSchema
+
+
+def decide_tags(
+    state: RegistryState,
+    schemas: ParsedSchemas,
+    subject: str,
+    version: str,
+    body: Mapping[str, Any],
+) -> RegistryChange[StoredSchema]:
+    """Tags within the text of a schema (tagsToAdd, tagsToRemove) are not changed: 42201."""
+    if body.get("tagsToAdd") or body.get("tagsToRemove"):
+        raise invalid_schema("tagsToAdd and tagsToRemove are not served: register the text instead")
+    merging = body.get("rulesToMerge") is not None or body.get("rulesToRemove") is not None
+    if merging and body.get("ruleSet") is not None:
+        raise invalid_rule_set("ruleSet should be omitted if using rulesToMerge or rulesToRemove")
+    old = find_version(state, subject, version, deleted=False)
+    asked = read_schema_request({**body, "schema": old.text, "schemaType": old.kind})
+    request = SchemaRequest(
+        old.text,
+        old.kind,
+        old.references,
+        asked.metadata if asked.metadata is not None else old.metadata,
+        asked.rule_set if not merging else _changed(old.rule_set, body),
+        body.get("newVersion"),
+    )
+    if request.rule_set is None:
+        request = replace(request, rule_set=old.rule_set)
+    return decide_register(state, schemas, SchemaRegistration(subject, request))
+
+
+def _changed(rule_set: Mapping[str, Any] | None, body: Mapping[str, Any]) -> dict[str, Any] | None:
+    found = merged_rules(rule_set, body.get("rulesToMerge"), None)
+    removed = set(body.get("rulesToRemove") or ())
+    if found is None or not removed:
+        return found
+    kept = {
+        group: [rule for rule in found[group] if rule["name"] not in removed]
+        for group, _ in GROUPS
+        if group in found
+    }
+    return {group: rules for group, rules in kept.items() if rules}

@@ -1,0 +1,1 @@
+"""Protobuf: .proto text, names, descriptors."""

@@ -1,0 +1,115 @@
+"""The ASGI application: a request in, JSON out, errors in Confluent's form."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.types import Receive, Scope, Send
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.registry.registry_error import RegistryError
+from ottla.registry.rest.call import RawText, RestCall
+from ottla.registry.rest.router import Handler, Query, Router
+from ottla.registry.rest.routes import ROUTES
+from ottla.registry.schema_registry import SchemaRegistry
+
+BODY_BYTES_MAX: Final = 16 * 1024 * 1024
+MEDIA_TYPES: Final = (
+    "application/vnd.schemaregistry.v1+json",
+    "application/vnd.schemaregistry+json",
+    "application/json",
+)
+REQUEST_ID: Final = b"x-request-id"
+STORE_ERROR: Final = 50001
+TIMEOUT: Final = 50002
+TOO_LARGE: Final = 42209
+NOT_FOUND: Final = 404
+NO_CONTENT: Final = 204
+
+log = logging.getLogger("ottla.registry")
+
+
+class RegistryApp:
+    def __init__(self, registry: SchemaRegistry) -> None:
+        self._registry = registry
+        self._router = Router(ROUTES)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["type"] == "http", "no WebSocket is served here"
+        headers = dict(scope["headers"])
+        status, answer = 200, None
+        try:
+            body = await read_body(receive)
+            answer = await self._answer(scope, body)
+            status = NO_CONTENT if answer is None else 200
+        except Exception as error:
+            failure = registry_error(error)
+            status = failure.status
+            answer = {"error_code": failure.code, "message": failure.message}
+        data = answer.text if isinstance(answer, RawText) else json.dumps(answer)
+        await send_answer(send, status, data if answer is not None else "", headers)
+
+    async def _answer(self, scope: Scope, body: bytes) -> object:
+        raw_path = scope.get("raw_path") or scope["path"].encode()
+        found = self._router.find(scope["method"], raw_path, scope["query_string"])
+        try:
+            return await self._handled(found, body)
+        except RegistryError as error:
+            # Another instance may have written it a moment ago: look once more at the end.
+            if error.status != NOT_FOUND or not await self._registry.catch_up():
+                raise
+        return await self._handled(found, body)
+
+    async def _handled(self, found: tuple[Handler, dict[str, str], Query], body: bytes) -> object:
+        handler, words, query = found
+        return await handler(RestCall(self._registry, words, query, body))
+
+
+async def read_body(receive: Receive) -> bytes:
+    parts, size = [], 0
+    while True:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > BODY_BYTES_MAX:
+            raise RegistryError(TOO_LARGE, f"A request has at most {BODY_BYTES_MAX} bytes")
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+async def send_answer(send: Send, status: int, text: str, asked: Mapping[bytes, bytes]) -> None:
+    data = text.encode()
+    headers = [
+        (b"content-type", media_type(asked.get(b"accept", b"")).encode()),
+        (b"content-length", str(len(data)).encode()),
+        (REQUEST_ID, asked.get(REQUEST_ID) or str(uuid.uuid4()).encode()),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": data})
+
+
+def media_type(accepted: bytes) -> str:
+    """The first of ours that the client asks for by name."""
+    if accepted:
+        asked = [each.partition(";")[0].strip() for each in accepted.decode("latin-1").split(",")]
+        for each in asked:
+            if each in MEDIA_TYPES:
+                return each
+    return MEDIA_TYPES[0]
+
+
+def registry_error(error: Exception) -> RegistryError:
+    if isinstance(error, RegistryError):
+        return error
+    if isinstance(error, KafkaError):
+        if error.code == ErrorCode.REQUEST_TIMED_OUT:
+            return RegistryError(TIMEOUT, f"Write to the Kafka store timed out: {error}")
+        if error.code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
+            return RegistryError(TOO_LARGE, "Write failed because schema is too large")
+        return RegistryError(STORE_ERROR, f"Error from the backend Kafka store: {error}")
+    log.error("A request failed", exc_info=error)
+    return RegistryError(500, f"Internal Server Error: {type(error).__name__}")

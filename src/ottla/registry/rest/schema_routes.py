@@ -1,0 +1,99 @@
+"""Schemas by id, by GUID, and all of them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ottla.registry.queries import (
+    guid_bytes,
+    has_prefix,
+    names_of,
+    page,
+    schema_fields,
+    schema_with_guid,
+    schema_with_id,
+    text_fields,
+    versions_with_id,
+)
+from ottla.registry.registry_error import schema_not_found
+from ottla.registry.rest.call import RawText, RestCall
+from ottla.registry.stored_schema import KINDS, StoredSchema
+from ottla.registry.subjects import context_of
+
+SCHEMAS_MAX: Final = 1000  # in one answer (schema.search.max.limit)
+
+
+async def show_id(call: RestCall) -> dict[str, Any]:
+    schema = schema_with_id(call.state, call.number("id"), call.text("subject") or None)
+    fields = _string_fields(call, schema)
+    if call.flag("fetchMaxId"):
+        fields["maxId"] = call.state.last_ids.get(context_of(schema.subject), 0)
+    return fields
+
+
+async def show_id_text(call: RestCall) -> RawText:
+    schema = schema_with_id(call.state, call.number("id"), call.text("subject") or None)
+    return RawText(call.registry.text(schema, call.text("format")))
+
+
+async def list_id_subjects(call: RestCall) -> list[str]:
+    return page(names_of(_live(call)), call.integer("offset", 0), call.integer("limit", -1))
+
+
+async def list_id_versions(call: RestCall) -> list[dict[str, Any]]:
+    found = [{"subject": each.subject, "version": each.version} for each in _live(call)]
+    return page(found, call.integer("offset", 0), call.integer("limit", -1))
+
+
+async def show_guid(call: RestCall) -> dict[str, Any]:
+    return _string_fields(call, schema_with_guid(call.state, call.words["guid"]))
+
+
+async def list_guid_ids(call: RestCall) -> list[dict[str, Any]]:
+    ids = call.state.ids_of(guid_bytes(call.words["guid"]))
+    if not ids:
+        raise schema_not_found(call.words["guid"])
+    return [{"context": context, "id": id} for context, id in ids.items()]
+
+
+async def list_types(call: RestCall) -> list[str]:
+    return list(KINDS)
+
+
+async def list_schemas(call: RestCall) -> list[dict[str, Any]]:
+    deleted, latest_only = call.flag("deleted"), call.flag("latestOnly")
+    prefix, rule_type = call.text("subjectPrefix"), call.text("ruleType")
+    found: list[StoredSchema] = []
+    for subject in call.state.subjects:
+        if has_prefix(subject, prefix):
+            versions = call.state.versions(subject, deleted=deleted)
+            found += versions[-1:] if latest_only else versions
+    if rule_type:
+        found = [each for each in found if rule_type in _rule_types(each)]
+    limit = call.integer("limit", SCHEMAS_MAX)
+    some = page(found, call.integer("offset", 0), min(limit, SCHEMAS_MAX) if limit > 0 else -1)
+    return [schema_fields(each) for each in some[:SCHEMAS_MAX]]
+
+
+def _live(call: RestCall) -> list[StoredSchema]:
+    deleted = call.flag("deleted")
+    found = versions_with_id(call.state, call.number("id"), call.text("subject") or None)
+    live = [each for each in found if deleted or not each.deleted]
+    if not live:
+        raise schema_not_found(call.number("id"))
+    return live
+
+
+def _string_fields(call: RestCall, schema: StoredSchema) -> dict[str, Any]:
+    return {
+        **text_fields(schema, call.registry.text(schema, call.text("format"))),
+        "guid": schema.guid_text,
+        "subject": schema.subject,
+        "version": schema.version,
+        "ts": schema.timestamp,
+    }
+
+
+def _rule_types(schema: StoredSchema) -> set[str]:
+    groups = (rules for rules in (schema.rule_set or {}).values() if isinstance(rules, list))
+    return {rule["type"] for rules in groups for rule in rules}

@@ -1,0 +1,146 @@
+"""Subjects and their versions."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ottla.registry.decisions.register import SchemaRegistration, decide_register, find_same
+from ottla.registry.decisions.removals import decide_subject_removal, decide_version_removal
+from ottla.registry.decisions.tags import decide_tags
+from ottla.registry.queries import (
+    find_version,
+    page,
+    schema_fields,
+    subject_names,
+    text_fields,
+    with_metadata,
+)
+from ottla.registry.registry_error import schema_not_found, subject_not_found
+from ottla.registry.rest.call import RawText, RestCall
+from ottla.registry.schema_request import read_schema_request
+from ottla.registry.stored_schema import StoredSchema
+
+
+async def list_subjects(call: RestCall) -> list[str]:
+    names = subject_names(
+        call.state,
+        call.text("subjectPrefix"),
+        deleted=call.flag("deleted"),
+        deleted_only=call.flag("deletedOnly"),
+    )
+    return page(names, call.integer("offset", 0), call.integer("limit", -1))
+
+
+async def look_up(call: RestCall) -> dict[str, Any]:
+    """The version of this subject that is the schema in the body."""
+    wish, deleted = _registration(call), call.flag("deleted")
+    if not call.state.versions(wish.subject, deleted=deleted):
+        raise subject_not_found(wish.subject)
+    found = find_same(call.state, call.registry.schemas, wish, deleted=deleted)
+    if found is None:
+        raise schema_not_found()
+    return _fields(call, found)
+
+
+async def register(call: RestCall) -> dict[str, Any]:
+    wish = _registration(call)
+    schema = await call.registry.write(
+        lambda state: decide_register(state, call.registry.schemas, wish)
+    )
+    return {
+        "id": schema.id,
+        "version": schema.version,
+        "guid": schema.guid_text,
+        **text_fields(schema, call.registry.text(schema, call.text("format"))),
+        "ts": schema.timestamp or _timestamp(call, schema),
+    }
+
+
+async def list_versions(call: RestCall) -> list[int]:
+    subject = call.subject(alias=True)
+    deleted, only = call.flag("deleted"), call.flag("deletedOnly")
+    found = call.state.versions(subject, deleted=deleted or only)
+    if not found:
+        raise subject_not_found(subject)
+    if only:
+        found = [each for each in found if each.deleted]
+    negative = call.flag("deletedAsNegative")
+    numbers = [-each.version if negative and each.deleted else each.version for each in found]
+    return page(numbers, call.integer("offset", 0), call.integer("limit", -1))
+
+
+async def show_version(call: RestCall) -> dict[str, Any]:
+    return _fields(call, _version(call))
+
+
+async def show_version_text(call: RestCall) -> RawText:
+    return RawText(call.registry.text(_version(call), call.text("format")))
+
+
+async def list_referrers(call: RestCall) -> list[int]:
+    schema = _version(call)
+    deleted = call.flag("deleted")
+    found = call.state.referrers(schema.subject, schema.version)
+    ids = sorted({each.id for each in found if deleted or not each.deleted})
+    return page(ids, call.integer("offset", 0), call.integer("limit", -1))
+
+
+async def find_metadata(call: RestCall) -> dict[str, Any]:
+    wanted = dict(zip(call.query.get("key", []), call.query.get("value", []), strict=False))
+    subject = call.subject(alias=True)
+    found = with_metadata(call.state, subject, wanted, deleted=call.flag("deleted"))
+    return _fields(call, found)
+
+
+async def delete_subject(call: RestCall) -> list[int]:
+    return await call.registry.write(
+        partial(decide_subject_removal, subject=call.subject(), permanent=call.flag("permanent"))
+    )
+
+
+async def delete_version(call: RestCall) -> int:
+    return await call.registry.write(
+        partial(
+            decide_version_removal,
+            subject=call.subject(),
+            version=call.words["version"],
+            permanent=call.flag("permanent"),
+        )
+    )
+
+
+async def change_tags(call: RestCall) -> dict[str, Any]:
+    body, subject, version = call.fields(), call.subject(), call.words["version"]
+    schema = await call.registry.write(
+        lambda state: decide_tags(state, call.registry.schemas, subject, version, body)
+    )
+    return {"id": schema.id, "version": schema.version, **text_fields(schema)}
+
+
+def _registration(call: RestCall) -> SchemaRegistration:
+    return SchemaRegistration(
+        call.subject(alias=True),
+        read_schema_request(call.fields()),
+        normalize=call.flag("normalize"),
+        force=call.flag("force"),
+    )
+
+
+def _version(call: RestCall) -> StoredSchema:
+    return find_version(
+        call.state,
+        call.subject(alias=True),
+        call.words["version"],
+        deleted=call.flag("deleted"),
+    )
+
+
+def _fields(call: RestCall, schema: StoredSchema) -> dict[str, Any]:
+    return schema_fields(schema, call.registry.text(schema, call.text("format")))
+
+
+def _timestamp(call: RestCall, schema: StoredSchema) -> int:
+    """Of the record that was just written."""
+    stored = call.state.version(schema.subject, schema.version)
+    return stored.timestamp if stored is not None else 0

@@ -1,0 +1,242 @@
+"""One instance's copy of `_schemas`: follows the topic, and writes what a decision says.
+
+    async with SchemaLog(...) as log:
+        answer = await log.write(lambda state: decide(state))
+
+Any number of instances may do so. A decision is made on the state at the end of the log, and its
+records are appended only if nothing came between (topic.py); otherwise it is made once more.
+The state belongs to the event loop's thread; threads only speak to brokers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, Generic, Protocol, TypeVar
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.records.record import Record
+from ottla.registry.registry_change import KeyValue, RegistryChange
+from ottla.registry.topic import LoggedBatch, SchemaTopic, TopicRead, WriteToken
+
+T = TypeVar("T")
+S = TypeVar("S", bound="ReplayedState")
+
+FOLLOW_WAIT_MS: Final = 1000
+RETRY_S: Final = 0.2
+ATTEMPTS_MAX: Final = 200
+EPOCH_LIFE_S: Final = 12 * 3600.0
+"""A broker forgets a producer that is silent for a day (producer.id.expiration.ms), and a
+transactional id after a week: half a day later an instance takes a new epoch before it writes."""
+EPOCH_MAX: Final = 32767  # never given by a coordinator: the last that it gives is one less
+EPOCHS_MANY: Final = 1 << 14  # no producer of another program comes near
+SEQUENCE_MAX: Final = (1 << 31) - 1
+NOOP: Final = b'{"keytype":"NOOP","magic":0}'
+# What an append may fail with because another writer was there first, or because nobody knows
+# whether it happened: the log says what is so.
+LOST: Final = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
+UNCERTAIN: Final = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    }
+)
+
+log = logging.getLogger("ottla.registry")
+
+
+class ReplayedState(Protocol):
+    def apply(self, record: Record) -> None: ...
+
+
+class AppendUnderWay:
+    """Whether a batch of ours has come by in the log."""
+
+    def __init__(self, token: WriteToken, pairs: list[KeyValue]) -> None:
+        last_sequence = (token.next_sequence + len(pairs) - 1) & SEQUENCE_MAX
+        self._place = (token.producer_id, token.producer_epoch, last_sequence)
+        self._pairs = pairs
+        self.landed = False
+
+    def see(self, batch: LoggedBatch) -> None:
+        place = (batch.producer_id, batch.producer_epoch, batch.last_sequence)
+        if place == self._place:
+            self.landed = [(each.key, each.value) for each in batch.records] == self._pairs
+
+
+class SchemaLog(Generic[S]):
+    """`reader` and `writer` are two connections: the reader waits at the end of the topic."""
+
+    def __init__(
+        self,
+        reader: SchemaTopic,
+        writer: SchemaTopic,
+        new_state: Callable[[], S],
+        *,
+        now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._new_state = new_state
+        self._now_ms = now_ms
+        self.state = new_state()
+        self.position = -1  # the offset of the next record that the state does not have
+        self.cluster_id = ""
+        self._sequences: dict[int, tuple[int, int]] = {}  # producer id -> epoch, last sequence
+        self._producer_id = -1
+        self._epoch_ends = 0.0
+        self._append_under_way: AppendUnderWay | None = None
+        self._writing = asyncio.Lock()
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="ottla-registry-writer")
+        self._follow_thread = ThreadPoolExecutor(1, thread_name_prefix="ottla-registry-reader")
+        self._follower: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Read the whole topic, which is created if need be; then follow it."""
+        self.cluster_id = await self._blocking(self._writer.prepare)
+        await self._reload()
+        self._follower = asyncio.create_task(self._follow())
+
+    async def stop(self) -> None:
+        if self._follower is not None:
+            self._follower.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._follower
+        await asyncio.to_thread(self._threads.shutdown)
+        await asyncio.to_thread(self._follow_thread.shutdown)  # waits for the Fetch under way
+        self._writer.close()
+        self._reader.close()
+
+    async def catch_up(self) -> None:
+        """Know all that was committed before this call."""
+        while True:
+            read = await self._blocking(partial(self._writer.read, self.position, wait_ms=0))
+            self._take(read)
+            if self.position >= read.high_watermark:
+                return
+
+    async def write(self, decide: Callable[[S], RegistryChange[T]]) -> T:
+        """Decide at the end of the log, append, answer. Whatever `decide` raises is final."""
+        async with self._writing:
+            for attempt in range(ATTEMPTS_MAX):
+                await self.catch_up()
+                decision = decide(self.state)
+                if not decision.records or await self._append(decision.records):
+                    return decision.answer
+                if attempt:
+                    await asyncio.sleep(min(attempt, 20) * 0.005)
+        raise KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT, f"other writers came first {ATTEMPTS_MAX} times"
+        )
+
+    async def _append(self, pairs: Sequence[KeyValue]) -> bool:
+        """True when exactly these records are in the log, behind all that the state knows."""
+        token = self._next_token()
+        if token is None:
+            await self._take_epoch()
+            return False  # the log has moved on meanwhile: decide once more
+        return await self._landed(token, pairs)
+
+    async def _landed(self, token: WriteToken, pairs: Sequence[KeyValue]) -> bool:
+        """What the log says counts, not the answer: an append that seems to have failed may be
+        there, and one that succeeded may be another writer's with the same sequence number."""
+        self._append_under_way = under_way = AppendUnderWay(token, list(pairs))
+        now = self._now_ms()
+        records = [Record(timestamp=now, key=key, value=value) for key, value in pairs]
+        try:
+            await self._blocking(lambda: self._writer.append(token, records))
+        except KafkaError as error:
+            if error.code not in LOST | UNCERTAIN:
+                raise
+            if error.code in UNCERTAIN:
+                log.warning("An append to %s may have failed: %s", self._writer.name, error)
+        await self.catch_up()
+        self._append_under_way = None
+        return under_way.landed
+
+    def _next_token(self) -> WriteToken | None:
+        """Behind the last batch of the shared producer, whichever instance wrote it."""
+        epoch, last = self._sequences.get(self._producer_id, (EPOCH_MAX, 0))
+        if epoch == EPOCH_MAX or time.monotonic() > self._epoch_ends:
+            return None
+        return WriteToken(self._producer_id, epoch, (last + 1) & SEQUENCE_MAX)
+
+    async def _take_epoch(self) -> None:
+        token = await self._blocking(self._writer.take_epoch)
+        epoch_ends = time.monotonic() + EPOCH_LIFE_S
+        for exhausted in self._exhausted(token):
+            await self._landed(exhausted, [(NOOP, None)])
+        if await self._landed(token, [(NOOP, None)]):
+            self._producer_id, self._epoch_ends = token.producer_id, epoch_ends
+
+    def _exhausted(self, token: WriteToken) -> list[WriteToken]:
+        """A coordinator that has no epoch left gives another producer id. The old one could still
+        write with the last epoch: a batch with an epoch beyond it ends that."""
+        return [
+            WriteToken(producer_id, EPOCH_MAX, 0)
+            for producer_id, (epoch, _) in self._sequences.items()
+            if producer_id != token.producer_id and EPOCHS_MANY <= epoch < EPOCH_MAX
+        ]
+
+    async def _follow(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            call = partial(self._reader.read, self.position, wait_ms=FOLLOW_WAIT_MS)
+            try:
+                read = await loop.run_in_executor(self._follow_thread, call)
+                self._take(read)
+            except KafkaError as error:
+                if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    async with self._writing:
+                        await self._reload()
+                    continue
+                log.warning("%s can't be read: %s", self._reader.name, error)
+                await asyncio.sleep(RETRY_S)
+
+    async def _reload(self) -> None:
+        """From the first record on: at the start, and if the topic is another one than it was."""
+        if self.position >= 0:
+            log.error("%s does not hold offset %d: read again", self._writer.name, self.position)
+        self.state, self._sequences = self._new_state(), {}
+        self.position = await self._blocking(self._writer.start_offset)
+        await self.catch_up()
+
+    def _take(self, read: TopicRead) -> None:
+        """Both connections bring the same batches: each is applied once, in order."""
+        for batch in read.batches:
+            if batch.next_offset <= self.position:
+                continue
+            for record in batch.records:
+                if record.offset >= self.position:
+                    self.state.apply(record)
+            self._note(batch)
+            self.position = batch.next_offset
+        self.position = max(self.position, read.next_offset)
+
+    def _note(self, batch: LoggedBatch) -> None:
+        if batch.producer_id < 0:
+            return
+        self._sequences[batch.producer_id] = (batch.producer_epoch, batch.last_sequence)
+        if self._append_under_way is not None:
+            self._append_under_way.see(batch)
+
+    async def _blocking(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)

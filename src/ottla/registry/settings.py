@@ -1,0 +1,102 @@
+"""A registry's settings, by Confluent's names.
+
+listeners                    http://host:port; the first one counts
+kafkastore.bootstrap.servers kafkastore.topic    schema.registry.group.id
+schema.compatibility.level   the level where nothing is set
+kafkastore.<name>            <name> for the Kafka client: kafkastore.security.protocol, ...
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from ottla.client.tls import http_context, wrong
+from ottla.registry.compatibility.check import LEVELS
+from ottla.registry.rest.access import REALM
+from ottla.registry.schema_registry import GROUP, SchemaRegistry
+from ottla.registry.server import RegistryServer
+from ottla.registry.state import DEFAULT_LEVEL
+from ottla.registry.topic import TOPIC
+from ottla.rest.settings import AccessSettings, access_of, warn_if_open
+
+PORT: Final = 8081
+HOST: Final = "127.0.0.1"
+STORE: Final = "kafkastore."
+OPEN: Final = AccessSettings(REALM)
+OWN: Final = ("bootstrap.servers", "topic", "topic.replication.factor", "group.id")
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrySettings:
+    """`client`: what a Kafka client is given beside the servers."""
+
+    bootstrap_servers: str
+    client: Mapping[str, str]
+    host: str = HOST
+    port: int = PORT
+    topic: str = TOPIC
+    group_id: str = GROUP
+    default_level: str = DEFAULT_LEVEL
+    tls: ssl.SSLContext | None = None
+    access: AccessSettings = OPEN
+
+    def server(self) -> RegistryServer:
+        """Bound to its port, and not started."""
+        registry = SchemaRegistry(
+            self.bootstrap_servers,
+            settings=self.client,
+            topic=self.topic,
+            group_id=self.group_id,
+            default_level=self.default_level,
+        )
+        mutual = self.tls is not None and self.tls.verify_mode == ssl.CERT_REQUIRED
+        warn_if_open("THE SCHEMA REGISTRY", self.host, self.port, self.access, mutual_tls=mutual)
+        return RegistryServer(registry, self.host, self.port, tls=self.tls, access=self.access)
+
+
+def settings_of(properties: Mapping[str, str], client: Mapping[str, str]) -> RegistrySettings:
+    """KafkaError(INVALID_CONFIG) says what is wrong. `client` wins over kafkastore.*."""
+    level = properties.get("schema.compatibility.level", DEFAULT_LEVEL).upper()
+    if level not in LEVELS:
+        raise wrong(f"schema.compatibility.level is one of {', '.join(LEVELS)}, not {level}")
+    scheme, host, port = _listener(properties.get("listeners", ""))
+    store = {
+        name.removeprefix(STORE): value
+        for name, value in properties.items()
+        if name.startswith(STORE)
+    }
+    servers = store.get("bootstrap.servers", "localhost:9092")
+    return RegistrySettings(
+        ",".join(each.rpartition("://")[2] for each in servers.split(",")),
+        {**{name: value for name, value in store.items() if name not in OWN}, **client},
+        host,
+        port,
+        store.get("topic", TOPIC),
+        properties.get("schema.registry.group.id", GROUP),
+        level,
+        _tls(properties) if scheme == "https" else None,
+        access_of(properties, realm=REALM),
+    )
+
+
+def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
+    context = http_context(properties)
+    context.set_alpn_protocols(["http/1.1"])  # all that uvicorn speaks
+    return context
+
+
+def _listener(text: str) -> tuple[str, str, int]:
+    if not text:
+        return "http", HOST, PORT
+    found = urlsplit(text.split(",")[0].strip())
+    try:
+        port = PORT if found.port is None else found.port
+    except ValueError:
+        port = -1
+    if found.scheme not in ("http", "https") or not found.hostname or port < 0:
+        raise wrong(f"listeners is http://host:port or https://host:port, not {text}")
+    return found.scheme, found.hostname, port

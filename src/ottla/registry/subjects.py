@@ -1,0 +1,63 @@
+"""Names of subjects, and the contexts that they are in.
+
+orders-value          in the default context, whose name is "."
+:.sales:orders-value  in the context .sales
+:.sales:              the context itself, where a config or a mode is kept for all of it
+:*:                   every context, as a prefix to search for
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.registry.registry_error import invalid_subject
+
+DEFAULT_CONTEXT: Final = "."
+EVERY_CONTEXT: Final = ":*:"
+GLOBAL_CONTEXT: Final = ":.__GLOBAL:"
+RESERVED: Final = ("__GLOBAL", "__EMPTY")
+PREFIX: Final = ":."
+
+
+def split(subject: str) -> tuple[str, str]:
+    """The context, and the name within it."""
+    if subject.startswith(PREFIX):
+        context, colon, name = subject[1:].partition(":")
+        if colon:
+            return context, name
+        return context, ""
+    return DEFAULT_CONTEXT, subject
+
+
+def context_of(subject: str) -> str:
+    return split(subject)[0]
+
+
+def qualified(context: str, name: str) -> str:
+    """As it is stored: subjects of the default context have no prefix."""
+    return name if context == DEFAULT_CONTEXT else f":{context}:{name}"
+
+
+def stored_name(subject: str) -> str:
+    """`:.:orders` is `orders`."""
+    return qualified(*split(subject))
+
+
+def relative_to(parent: str, subject: str) -> str:
+    """A reference's subject: in the context of the schema that names it, unless it says another."""
+    if subject.startswith(PREFIX):
+        return stored_name(subject)
+    return qualified(context_of(parent), subject)
+
+
+def context_name(text: str) -> str:
+    """`sales` and `.sales` are the same context in a path."""
+    text = text.strip(":")
+    return text if text.startswith(".") else f".{text}"
+
+
+def check_subject(subject: str) -> str:
+    name = split(subject)[1]
+    if name in RESERVED or any(ord(letter) < 0x20 or ord(letter) == 0x7F for letter in subject):
+        raise invalid_subject(subject)
+    return stored_name(subject)
