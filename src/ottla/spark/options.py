@@ -96,7 +96,7 @@ class ReadOptions:
     """Plain data, which travels to wherever the work is done."""
 
     servers: str
-    settings: Mapping[str, Setting]
+    settings: Mapping[str, Setting] = field(repr=False)  # it may hold passwords
     topics: tuple[str, ...] = ()
     pattern: str = ""
     partitions: tuple[TopicPartition, ...] = ()
@@ -139,7 +139,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
     topics, pattern, partitions = _strategy(options)
     return ReadOptions(
         servers=kafka.pop("bootstrap.servers"),
-        settings=_settings(kafka),
+        settings=kafka,
         topics=topics,
         pattern=pattern,
         partitions=partitions,
@@ -190,16 +190,6 @@ def _kafka_settings(options: Mapping[str, str]) -> dict[str, str]:
             f' .option("{SERVERS}", "host:9092")'
         )
     return kafka
-
-
-def _settings(kafka: Mapping[str, str]) -> Mapping[str, Setting]:
-    """As `client.lines` wants them. librdkafka is looked at only where there is something to say:
-    a worker that needs none of its names starts sooner without it."""
-    if not kafka:
-        return {}
-    from ottla.client.settings import translate
-
-    return translate(kafka)
 
 
 def _strategy(

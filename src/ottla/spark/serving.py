@@ -17,7 +17,6 @@ from typing import Any, Final, Self
 
 from hypercorn.asyncio import serve
 from hypercorn.config import Config
-from starlette.applications import Starlette
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 START_S_MAX: Final = 10.0
@@ -36,7 +35,7 @@ class Serving:
 
     def __init__(
         self,
-        app: Starlette,
+        app: ASGIApp,
         host: str = "127.0.0.1",
         port: int = 0,
         *,

@@ -22,6 +22,7 @@ from ottla.spark import archive, planners
 from ottla.spark import java as javas
 from ottla.spark.gateway import Gateway, Launch, has_own_setup
 from ottla.spark.java import Java, StartError
+from ottla.spark.redaction import REDACTED, REDACTION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["StartError", "start"]
 
 SETTINGS: Final[Mapping[str, str]] = {
+    REDACTION: REDACTED,
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.timeType.enabled": "true",
     "spark.sql.streaming.stateStore.providerClass": (

@@ -43,6 +43,7 @@ from ottla.spark.offsets import (
 )
 from ottla.spark.options import ReadOptions, read_options
 from ottla.spark.planning import Task, by_homes, plan
+from ottla.spark.redaction import hide_secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -249,3 +250,4 @@ def read_part(options: ReadOptions, schema: StructType, partition: InputPartitio
 def register(spark: SparkSession) -> None:
     """Needed where Spark has not found `pyspark_ottla` by itself."""
     spark.dataSource.register(Ottla)
+    hide_secrets(spark)

@@ -57,7 +57,7 @@ def test_what_is_wrong_with_a_file(tmp_path: Path, text: str, words: str) -> Non
 
 def test_a_workers_settings() -> None:
     plain = Settings({})
-    assert plain.listener == ("0.0.0.0", 8083)
+    assert plain.listener == ("127.0.0.1", 8083)
     assert plain.advertised("127.0.0.1", 8083) == "127.0.0.1:8083"
     assert plain.replication_factor("config") is None
     named = Settings(

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from ottla.spark.connect.api import SourceConnector
 from ottla.spark.connect.common_config import connector_config, sink_config, source_config
-from ottla.spark.connect.config import ConfigDef
+from ottla.spark.connect.config import ConfigDef, ConfigType
 from ottla.spark.connect.errors import ConnectException
 from ottla.spark.connect.herder.refusals import bad_request, not_found
 from ottla.spark.connect.plugins import Kind, Plugin, Plugins
 from ottla.spark.connect.providers import Providers, hidden
+from ottla.spark.connect.secrets import masked
 from ottla.spark.connect.validation import validate
 
 CONNECTORS: Final = (Kind.SINK, Kind.SOURCE)
@@ -62,9 +63,18 @@ class PluginAnswers:
         except Exception:  # a plugin that is broken has no version, and a status is still told
             return None
 
+    def masked(self, config: Mapping[str, str]) -> dict[str, str]:
+        """A connector's config, or a task's, without its secrets."""
+        try:
+            found = self._plugins.find(config.get(CLASS, ""), *CONNECTORS).new().config_def().keys
+            passwords = {name for name, key in found.items() if key.type is ConfigType.PASSWORD}
+        except Exception:  # a plugin that is not here, or broken: names alone tell
+            passwords = set()
+        return masked(config, passwords)
+
     def validate(self, config: Mapping[str, str]) -> dict[str, Any]:
         if config.get(CLASS) is None:
-            told = ", ".join(f"{key}={value}" for key, value in config.items())
+            told = ", ".join(f"{key}={value}" for key, value in masked(config).items())
             raise bad_request(f"Connector config {{{told}}} contains no connector type")
         resolved: Mapping[str, str] = config
         try:

@@ -13,13 +13,14 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from ottla.spark.connect.errors import ConfigException
+from ottla.spark.connect.override_policy import policy_of
 from ottla.spark.connect.validators import one_of_any_case
 
 DEFAULT_PORT: Final = 8083
 EVERYWHERE: Final = ("", "0.0.0.0", "::")
 
 DEFAULTS: Final[Mapping[str, str]] = {
-    "listeners": f"http://:{DEFAULT_PORT}",
+    "listeners": f"http://127.0.0.1:{DEFAULT_PORT}",  # Kafka's is every address
     "group.id": "connect-cluster",
     "config.storage.topic": "connect-configs",
     "status.storage.topic": "connect-status",
@@ -44,6 +45,7 @@ class Settings:
 
     def check(self) -> None:
         """Words that would be taken for others."""
+        policy_of(self.properties)
         name = "exactly.once.source.support"
         if name in self.properties:
             one_of_any_case("PREPARING", "DISABLED", "ENABLED")(name, self.properties[name])

@@ -30,8 +30,10 @@ from ottla.spark.connect.config import (
     parse_type,
 )
 from ottla.spark.connect.errors import ConfigException, ConnectException
+from ottla.spark.connect.override_policy import override_problems
 from ottla.spark.connect.plugin import INTERFACES
 from ottla.spark.connect.plugins import CONNECTORS, Kind, Plugins
+from ottla.spark.connect.secrets import masked
 from ottla.spark.connect.stages import DEFAULTS, with_prefix
 
 NOT_FOUND: Final = "Class {} could not be found."
@@ -249,9 +251,16 @@ class _Validation:
             "admin.override.": creates if kind is Kind.SOURCE else bool(letters),
         }
         prefixes = tuple(prefix for prefix, is_used in used.items() if is_used)
-        given = [ConfigValue(n, v) for n, v in self._props.items() if n.startswith(prefixes)]
+        wrong = dict(override_problems(self._props, self._worker))
+        shown = masked(self._props)
+        given = [
+            ConfigValue(n, v) for n, v in shown.items() if n.startswith(prefixes) or n in wrong
+        ]
+        for value in given:
+            if value.name in wrong:
+                value.errors.append(wrong[value.name])
         told = [{"definition": None, "value": value.info(None)} for value in given]
-        return {"error_count": 0, "groups": [], "configs": told}
+        return {"error_count": len(wrong), "groups": [], "configs": told}
 
     # Converters of the connector's own.
 

@@ -21,7 +21,10 @@ from starlette.applications import Starlette
 from ottla.client import Admin
 from ottla.client.group_member import GroupMember
 from ottla.errors import KafkaError
+from ottla.rest.guard import RestGuard
+from ottla.rest.settings import CONNECT_REALM, AccessSettings, access_of, warn_if_open
 from ottla.spark.connect import providers
+from ottla.spark.connect.errors import ConfigException
 from ottla.spark.connect.herder.answers import Answers
 from ottla.spark.connect.herder.changes import Changes
 from ottla.spark.connect.herder.herder import Herder, Membership
@@ -32,6 +35,7 @@ from ottla.spark.connect.loggers import Loggers
 from ottla.spark.connect.plugin_answers import PluginAnswers
 from ottla.spark.connect.plugins import Plugins
 from ottla.spark.connect.rest import tls
+from ottla.spark.connect.rest.access import needs, refuse
 from ottla.spark.connect.rest.app import Desk, add_routes, blank_app
 from ottla.spark.connect.run import offsets, runner
 from ottla.spark.connect.run.worker import Worker
@@ -114,7 +118,7 @@ def make_changes(herder: Herder, worker: Worker, plugins: PluginAnswers) -> Chan
     def offsets_of(name: str, config: Mapping[str, str]) -> offsets.ConnectorOffsets:
         return offsets.of(name, config, worker)
 
-    answers = Answers(herder, plugins.type_of)
+    answers = Answers(herder, plugins.type_of, plugins.masked)
     return Changes(herder, answers, validate=plugins.validate, offsets_of=offsets_of)
 
 
@@ -136,9 +140,13 @@ class ConnectWorker:
         host, port = settings.listener
         app = blank_app()
         secure = settings.scheme == "https"
+        access = _access(properties)
+        mutual = secure and tls.is_mutual(properties)
+        warn_if_open("CONNECT'S REST", host, port, access, mutual_tls=mutual)
+        guard = RestGuard(app, access, needs=needs, refuse=refuse)
         context = tls.server_context(properties) if secure else None
         self._to_others = tls.client_context(properties) if secure else None
-        self._serving = Serving(app, host, port, tls=context)  # its port is this worker's name
+        self._serving = Serving(guard, host, port, tls=context)  # its port is this worker's name
         named = properties if alone else {**properties, "group.id": settings.get("group.id")}
         worker = Worker(named, settings.advertised(host, self._serving.port))
         self.worker = worker
@@ -203,6 +211,13 @@ class ConnectWorker:
             tls=self._to_others,
         )
         add_routes(app, desk, admin=settings.admin)
+
+
+def _access(properties: Mapping[str, str]) -> AccessSettings:
+    try:
+        return access_of(properties, realm=CONNECT_REALM)
+    except KafkaError as error:
+        raise ConfigException(str(error)) from None
 
 
 class _ClusterId:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.client.delivery import Delivery, Setting
@@ -101,7 +101,7 @@ class WriteOptions:
     """Plain data, which travels to wherever the work is done."""
 
     servers: str
-    settings: Mapping[str, Setting]
+    settings: Mapping[str, Setting] = field(repr=False)  # it may hold passwords
     topic: str = ""
     delivery: Delivery | None = None
     """None: as is usual where it runs."""
@@ -191,16 +191,11 @@ def _refuse(options: Mapping[str, str], kafka: Mapping[str, str]) -> None:
 
 def _connection(kafka: Mapping[str, str]) -> dict[str, Setting]:
     """What is about reaching the brokers, by the names that our lines know."""
-    settings = {
+    return {
         name: value
         for name, value in kafka.items()
         if name != SERVERS and name not in PRODUCER_ONLY
     }
-    if not settings:
-        return {}
-    from ottla.client.settings import translate  # brings librdkafka along, which most need not
-
-    return translate(settings)
 
 
 def _delivery(word: str | None) -> Delivery | None:

@@ -156,7 +156,7 @@ def commit_offset(
         member_id="",
         topics=[
             TxnOffsetCommitRequestTopic(
-                topic, [TxnOffsetCommitRequestPartition(0, offset, -1, metadata)]
+                topic, partitions=[TxnOffsetCommitRequestPartition(0, offset, -1, metadata)]
             )
         ],
     )

@@ -13,6 +13,9 @@ class SqlCode(IntEnum):
     BAD_STATEMENT = 40001
     QUERY_ENDPOINT = 40002
     """A query was sent to /ksql: it belongs to /query-stream."""
+    FORBIDDEN = 40300
+    FORBIDDEN_KAFKA = 40301
+    """The broker has refused it: this server's user lacks an ACL."""
     NOT_FOUND = 40400
     CONFLICT = 40900
     SERVER_ERROR = 50000

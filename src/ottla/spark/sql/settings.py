@@ -6,11 +6,12 @@ The names are ksqlDB's, so that its properties files and its clients' settings c
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from ottla.spark.sql.catalog import did_you_mean
 from ottla.spark.sql.definitions import (
@@ -46,6 +47,9 @@ CONNECT_LOGIN: Final = f"{CONNECT_PREFIX}basic.auth.credentials.source"
 CONNECT_LOGIN_FILE: Final = f"{CONNECT_PREFIX}basic.auth.credentials.file"
 
 DEFAULT_PORT: Final = 8088
+CLIENT_NAMES: Final = ("security.", "sasl.", "ssl.", "client.")
+_PREFIXES: Final = re.compile(r"(ksql\.streams\.)?((main\.)?consumer\.|producer\.|admin\.)?")
+_CLIENT_AUTH: Final = {"true": "required", "false": "none", "": "none"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +175,21 @@ class Settings:
     def client(self) -> dict[str, str]:
         """Settings of Kafka's clients: how to reach and to trust the cluster."""
         return {
-            name: value
-            for name, value in self.properties.items()
-            if name.startswith(("security.", "sasl.", "ssl.", "client."))
+            plain: value
+            for name, value in sorted(self.properties.items(), key=_streams_last)
+            if (plain := _plain_security(name)).startswith(CLIENT_NAMES)
         }
+
+    @property
+    def listener_tls(self) -> dict[str, str] | None:
+        """`ssl.*` of the listener, which are also the clients' unless these have their own
+        (`ksql.streams.ssl.*`), as in ksqlDB. None: it speaks plain HTTP."""
+        if _first_listener(self).scheme != "https":
+            return None
+        found = {name: each for name, each in self.properties.items() if name.startswith("ssl.")}
+        asked = found.pop("ssl.client.authentication", "") or found.get("ssl.client.auth", "")
+        found["ssl.client.auth"] = _CLIENT_AUTH.get(asked.strip().lower(), asked)
+        return found
 
 
 def check_spark(settings: Settings) -> None:
@@ -201,14 +216,28 @@ def check_no_worker(settings: Settings) -> None:
 
 def listener(settings: Settings) -> tuple[str, int]:
     """Host and port of the first listener: `http://0.0.0.0:8088`."""
-    first = settings.get(LISTENERS).split(",")[0].strip()
-    parts = urlsplit(first if "://" in first else f"http://{first}")
-    if parts.scheme != "http":
+    parts = _first_listener(settings)
+    if parts.scheme not in ("http", "https"):
         raise SqlError(
-            f"listeners={first}: only http is spoken.",
-            remedy="Put a proxy that speaks TLS in front of it.",
+            f"listeners={parts.geturl()}: http and https are spoken.",
+            remedy="listeners=http://127.0.0.1:8088, for example.",
         )
     return parts.hostname or "127.0.0.1", DEFAULT_PORT if parts.port is None else parts.port
+
+
+def _first_listener(settings: Settings) -> SplitResult:
+    first = settings.get(LISTENERS).split(",")[0].strip()
+    return urlsplit(first if "://" in first else f"http://{first}")
+
+
+def _plain_security(name: str) -> str:
+    """Without the prefix of Kafka Streams or of one of its clients."""
+    return _PREFIXES.sub("", name)
+
+
+def _streams_last(item: tuple[str, str]) -> bool:
+    """What is set for the clients wins over what is set for clients and listener."""
+    return item[0].startswith(STREAMS_PREFIX)
 
 
 def plain_name(name: str) -> str:
@@ -222,8 +251,14 @@ def is_editable(name: str) -> bool:
 
 
 def _is_of_clients(name: str) -> bool:
-    """Of Kafka Streams, its consumers and producers: taken, as ksqlDB takes them, and passed on."""
+    """Of Kafka Streams, its consumers and producers: taken, as ksqlDB takes them, and passed on.
+
+    How the server proves who it is, and to whom, is the operator's alone: a statement that could
+    change it would read files and reach hosts for whoever sent it (CVE-2023-25194).
+    """
     plain = plain_name(name)
+    if _plain_security(name).startswith((*CLIENT_NAMES[:3], BOOTSTRAP_SERVERS)):
+        return False
     return (
         name.startswith(STREAMS_PREFIX)
         or plain.startswith(("consumer.", "producer.", "main.consumer.", "topic."))

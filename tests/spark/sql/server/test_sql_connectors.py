@@ -76,7 +76,7 @@ def test_the_life_of_a_connector(client: httpx.Client) -> None:
                 "tasks.max": "2",
                 "exact": "true",
                 "ratio": "0.5",
-                "password": "opensesame",
+                "password": "[hidden]",
                 "name": "lines",
             },
             "tasks": made["info"]["tasks"],

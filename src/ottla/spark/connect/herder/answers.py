@@ -10,16 +10,20 @@ from ottla.spark.connect.herder.herder import Herder
 from ottla.spark.connect.herder.refusals import Refusal, not_found
 from ottla.spark.connect.herder.statuses import Statuses, TaskId, Written
 from ottla.spark.connect.run.states import State
+from ottla.spark.connect.secrets import masked
 
 Json = dict[str, Any]
 TypeOf = Callable[[Mapping[str, str] | None], str]
 """source, sink or unknown, by a connector's config."""
+Mask = Callable[[Mapping[str, str]], dict[str, str]]
+"""A config as it may be shown."""
 
 
 class Answers:
-    def __init__(self, herder: Herder, type_of: TypeOf) -> None:
+    def __init__(self, herder: Herder, type_of: TypeOf, mask: Mask = masked) -> None:
         self._herder = herder
         self._type_of = type_of
+        self._mask = mask
 
     def names(self) -> list[str]:
         return sorted(self._herder.configs.connectors)
@@ -41,17 +45,17 @@ class Answers:
     def _info(self, name: str, kept: Kept) -> Json:
         return {
             "name": name,
-            "config": dict(kept.config),
+            "config": self._mask(kept.config),
             "tasks": [{"connector": name, "task": number} for number in range(len(kept.tasks))],
             "type": self._type_of(kept.config),
         }
 
     def config(self, name: str) -> dict[str, str]:
-        return dict(self._herder.kept(name).config)
+        return self._mask(self._herder.kept(name).config)
 
     def task_configs(self, name: str) -> list[Json]:
         return [
-            {"id": {"connector": name, "task": number}, "config": dict(config)}
+            {"id": {"connector": name, "task": number}, "config": self._mask(config)}
             for number, config in enumerate(self._herder.kept(name).tasks)
         ]
 

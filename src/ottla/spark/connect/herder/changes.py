@@ -18,6 +18,7 @@ from ottla.spark.connect.herder.herder import Herder
 from ottla.spark.connect.herder.refusals import bad_request, conflict, not_found, server_error
 from ottla.spark.connect.run.offsets import ConnectorOffsets
 from ottla.spark.connect.run.states import Target
+from ottla.spark.connect.secrets import unmasked
 
 Validate = Callable[[Mapping[str, str]], Json]
 OffsetsOf = Callable[[str, Mapping[str, str]], ConnectorOffsets]
@@ -50,6 +51,8 @@ class Changes:
         self, name: str, config: Mapping[str, str], target: Target | None = None
     ) -> tuple[bool, Json]:
         """Was it made by this? And what it is now."""
+        kept = self._herder.configs.connectors.get(name)
+        config = unmasked(config, kept.config if kept else {})
         self._check_valid(config)
         self._herder.check_leads()
         created = name not in self._herder.configs.connectors
@@ -59,8 +62,9 @@ class Changes:
     def patch_config(self, name: str, patch: Mapping[str, str | None]) -> Json:
         """A setting without a value is taken away (KIP-477)."""
         self._herder.check_leads()
-        config = {**self._herder.kept(name).config, **patch}
-        wanted = {key: value for key, value in config.items() if value is not None}
+        kept = self._herder.kept(name).config
+        config = {**kept, **patch}
+        wanted = unmasked({key: each for key, each in config.items() if each is not None}, kept)
         self._check_valid(wanted)
         self._put(name, wanted, None)
         return self.answers.info(name)

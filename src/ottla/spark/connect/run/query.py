@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.client import Admin
-from ottla.client.settings import translate
 from ottla.client.topics import NewTopic
 from ottla.spark import source
 from ottla.spark.cluster import Cluster
@@ -113,7 +112,7 @@ def sink_options(job: Job) -> dict[str, str]:
 def decided(job: Job) -> int:
     """Takes the connector over: from here on no other run of it can commit anything. Returns the
     number of the last batch that was decided."""
-    settings = translate(job.worker.producer(job.config))
+    settings = job.worker.producer(job.config)
     cluster = Cluster(job.worker.bootstrap_servers, settings, make_topics=True)
     try:
         timeout_ms = boundaries.timeout_ms(job)

@@ -372,6 +372,4 @@ class LiveSource:
 
 
 def connection(job: Job) -> Cluster:
-    from ottla.client.settings import translate
-
-    return Cluster(job.worker.bootstrap_servers, translate(job.worker.client()))
+    return Cluster(job.worker.bootstrap_servers, job.worker.client())

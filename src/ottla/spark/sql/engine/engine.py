@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -236,11 +236,13 @@ class Engine:
         variables: Mapping[str, str] | None = None,
         *,
         after: int = -1,
+        check: Callable[[Sequence[Statement]], None] = lambda statements: None,
     ) -> list[Entity]:
         """Carry out statements, one after the other; what each of them gives.
 
         Nothing is done if any of them can be seen to be wrong beforehand. `after` is the number of
         a command that has to be carried out here first. A failure has `entities`: what was done.
+        `check` refuses statements before anything is done.
         """
         self.wait_ready()
         if after >= 0 and self.follower.wait(after, self.settings.command_timeout_s) is None:
@@ -251,6 +253,7 @@ class Engine:
             )
         session = Session(checked(properties or {}), dict(variables or {}))
         statements = self._parsed(text, session)
+        check(statements)
         self._rehearse(statements, session)
         done: list[Entity] = []
         for each in statements:

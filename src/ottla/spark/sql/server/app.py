@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -16,11 +17,13 @@ from starlette.websockets import WebSocket
 
 import ottla
 from ottla.errors import KafkaError
+from ottla.rest.guard import caller_of
 from ottla.spark.sql.engine.changes import State
 from ottla.spark.sql.engine.engine import Engine
 from ottla.spark.sql.engine.entities import current_status
 from ottla.spark.sql.engine.follower import Outcome
 from ottla.spark.sql.errors import SqlCode, SqlError
+from ottla.spark.sql.server.access import check_statements
 from ottla.spark.sql.server.inserts import inserts_stream
 from ottla.spark.sql.server.requests import (
     Threads,
@@ -110,6 +113,7 @@ class _Server:
                 mapping_in(fields, "streamsProperties", "properties"),
                 mapping_in(fields, "sessionVariables"),
                 after=after if isinstance(after, int) else -1,
+                check=functools.partial(check_statements, caller_of(request.scope)),
             )
 
         try:

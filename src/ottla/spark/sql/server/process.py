@@ -14,6 +14,7 @@ from ottla.spark.serving import Serving
 from ottla.spark.sql.engine.engine import Engine
 from ottla.spark.sql.engine.workers import Workers
 from ottla.spark.sql.errors import SqlError
+from ottla.spark.sql.server.access import ServerAccess
 from ottla.spark.sql.server.app import make_app
 from ottla.spark.sql.server.banner import Banner
 from ottla.spark.sql.server.connect_worker import WorkerBeside
@@ -53,9 +54,11 @@ def _serve(
     on_stop: Callable[[], None] = lambda: None,
 ) -> int:
     headless = queries_file is not None
+    door = ServerAccess(settings, host, port)
     engine = Engine(settings, Workers(settings), host=f"{host}:{port}", headless=headless)
     try:
-        serving = Serving(make_app(engine, headless=headless), host, port)
+        app = door.guarded(make_app(engine, headless=headless))
+        serving = Serving(app, host, port, tls=door.tls)
     except OSError as error:
         raise SqlError(
             f"Can't listen on {host}:{port}: {error.strerror or error}",

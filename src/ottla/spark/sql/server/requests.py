@@ -12,6 +12,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ottla.client.permissions import AUTHORIZATION
 from ottla.errors import KafkaError
 from ottla.spark.sql.engine.entities import error_entity
 from ottla.spark.sql.errors import SqlCode, SqlError
@@ -108,6 +109,12 @@ def error_response(error: Exception, statement: str = "") -> Response:
 def as_sql_error(error: Exception) -> SqlError:
     if isinstance(error, SqlError):
         return error
+    if isinstance(error, KafkaError) and error.code in AUTHORIZATION:
+        return SqlError(
+            f"The Kafka cluster does not allow it: {error}",
+            remedy="This server's user needs an ACL for it: see `kafka-acls --list`.",
+            code=SqlCode.FORBIDDEN_KAFKA,
+        )
     if isinstance(error, KafkaError):
         return SqlError(
             f"The Kafka cluster could not do it: {error}",

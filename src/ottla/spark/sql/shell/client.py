@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import ssl
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
@@ -86,9 +87,13 @@ class Rows:
 class Client:
     """One server. A connection for each request: two at once are no trouble to each other."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(
+        self, url: str, *, authorization: str = "", tls: ssl.SSLContext | None = None
+    ) -> None:
         parts = urlsplit(url if "://" in url else f"http://{url}")
-        self.url = f"{parts.scheme}://{parts.netloc}"
+        self.url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        self._login = {"Authorization": authorization} if authorization else {}
+        self._tls = tls
         self._secure = parts.scheme == "https"
         self._host = parts.hostname or "localhost"
         self._port = parts.port or (443 if self._secure else 8088)
@@ -150,9 +155,14 @@ class Client:
     def _sent(
         self, method: str, path: str, body: Any, wait_s: float | None, accept: str = KSQL_JSON
     ) -> http.client.HTTPConnection:
-        kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-        connection = kind(self._host, self._port, timeout=CONNECT_S)
-        headers = {"Content-Type": KSQL_JSON, "Accept": accept}
+        connection = (
+            http.client.HTTPSConnection(
+                self._host, self._port, timeout=CONNECT_S, context=self._tls
+            )
+            if self._secure
+            else http.client.HTTPConnection(self._host, self._port, timeout=CONNECT_S)
+        )
+        headers = {"Content-Type": KSQL_JSON, "Accept": accept, **self._login}
         try:
             connection.connect()
             connection.sock.settimeout(wait_s)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final
 
 from ottla.client.delivery import Setting
+from ottla.client.security import is_security
 from ottla.spark.streams.failures import (
     FailureKind,
     OnFailure,
@@ -34,6 +36,7 @@ KINDS: Final = {
     "production.exception.handler": FailureKind.PRODUCTION,
 }
 SPARK: Final = "spark."
+CLIENTS: Final = re.compile(r"((main|restore|global)\.)?(producer|consumer|admin)\.")
 DEAD_LETTERS: Final = "errors.dead.letter.queue.topic.name"
 KNOWN: Final = (
     *KINDS,
@@ -94,8 +97,8 @@ def settings_of(config: Mapping[str, Any]) -> Settings:
     """From Kafka's names; what is for producers and consumers alike goes to both."""
     spark = {name: str(value) for name, value in config.items() if name.startswith(SPARK)}
     client = {
-        name: value
-        for name, value in config.items()
+        _of_clients(name): value
+        for name, value in sorted(config.items(), key=lambda item: _of_clients(item[0]) != item[0])
         if name not in KNOWN and name not in ELSEWHERE and name not in spark
     }
     _check_names(client)
@@ -113,6 +116,13 @@ def settings_of(config: Mapping[str, Any]) -> Settings:
         client=client,
         spark=spark,
     )
+
+
+def _of_clients(name: str) -> str:
+    """`producer.sasl.mechanism` is `sasl.mechanism`: the connections here are all of one kind. What
+    has a prefix wins."""
+    plain = CLIENTS.sub("", name)
+    return plain if is_security(plain) else name
 
 
 def _check_names(client: Mapping[str, Any]) -> None:

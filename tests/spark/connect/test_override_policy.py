@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+from ottla.spark.connect.errors import ConfigException
+from ottla.spark.connect.override_policy import override_problems, policy_of
+from ottla.spark.connect.plugins import Plugins
+from ottla.spark.connect.settings import Settings
+from ottla.spark.connect.validation import validate
+
+CONFIG = {
+    "connector.class": "FileStreamSource",
+    "name": "lines",
+    "topic": "t",
+    "file": "/lines",
+    "producer.override.acks": "all",
+    "producer.override.sasl.jaas.config": "PlainLoginModule hunter2",
+}
+JAVA = "org.apache.kafka.connect.connector.policy.{}ConnectorClientConfigOverridePolicy"
+
+
+@pytest.mark.parametrize(
+    ("worker", "refused"),
+    [
+        ({}, set()),
+        ({"connector.client.config.override.policy": "None"}, {"acks", "sasl.jaas.config"}),
+        ({"connector.client.config.override.policy": "principal"}, {"acks"}),
+        ({"connector.client.config.override.policy": JAVA.format("Principal")}, {"acks"}),
+        (
+            {
+                "connector.client.config.override.policy": "Allowlist",
+                "connector.client.config.override.allowlist": "acks, linger.ms",
+            },
+            {"sasl.jaas.config"},
+        ),
+    ],
+)
+def test_a_policy_decides_what_connectors_override(
+    worker: dict[str, str], refused: set[str]
+) -> None:
+    found = override_problems(CONFIG, worker)
+    assert {name.removeprefix("producer.override.") for name, _ in found} == refused
+    infos = validate(CONFIG, plugins=Plugins(), worker=worker)
+    assert infos["error_count"] == len(refused)
+    assert "hunter2" not in str(infos)
+
+
+def test_cve_2025_27817_no_connector_names_a_place_to_fetch_tokens_from() -> None:
+    """CVE-2025-27817."""
+    name = "admin.override.sasl.oauthbearer.token.endpoint.url"
+    found = override_problems({name: "file:///etc/passwd"}, {})
+    assert [each for each, _ in found] == [name]
+
+
+def test_a_policy_that_is_not_known_is_not_everything() -> None:
+    worker = {"connector.client.config.override.policy": "com.example.Mine"}
+    with pytest.raises(ConfigException, match="All, Principal, None, Allowlist"):
+        policy_of(worker)
+    with pytest.raises(ConfigException):
+        Settings(worker).check()
