@@ -191,7 +191,7 @@ def test_without_a_server(run: Tool) -> None:
 
 def test_help_and_version(run: Tool) -> None:
     assert "--under-min-isr-partitions" in run(main, "--help").err
-    assert re.fullmatch(r"4\.3-ottla-\d+\.\d+\.\d+\n", run(main, "--version").out)
+    assert re.fullmatch(r"4\.4-ottla-\d+\.\d+\.\d+\n", run(main, "--version").out)
 
 
 def test_nobody_there(run: Tool) -> None:

@@ -28,6 +28,7 @@ TOOLS = {
     "kafka-consumer-groups": "consumer_groups",
     "kafka-groups": "groups",
     "kafka-share-groups": "share_groups",
+    "kafka-streams-groups": "streams_groups",
     "kafka-transactions": "transactions",
     "kafka-configs": "configs",
     "kafka-get-offsets": "get_offsets",

@@ -23,10 +23,15 @@ ORDER: Final = (
     "groups",
     "transactions",
     "configs",
+    "users",
+    "acls",
+    "certs",
+    "registry",
     "sql",
     "sql-server",
     "connect",
     "streams",
+    "rest-users",
 )
 
 VERBS: Final = (*(each for each in ORDER if each != "serve"), "bench", "dump-log")

@@ -10,6 +10,7 @@ from ottla.cli.kafka.tool import ToolError
 
 EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "zookeeper": ("kazoo",),
+    "registry": ("fastavro", "httptools", "starlette", "uvicorn"),
     "spark": (
         *("pyspark", "pyarrow", "pandas", "sqlglot", "orjson", "starlette", "hypercorn"),
         "prompt_toolkit",

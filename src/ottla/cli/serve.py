@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
+from collections.abc import Callable
 
 EXAMPLES = """\
 examples:
   ottla serve                                        a broker on 127.0.0.1:9092, data in ./data
   ottla serve server.properties                      with Kafka's own properties file
   ottla serve --override listeners=PLAINTEXT://0.0.0.0:9092 --override num.partitions=3
+  ottla serve --registry                             with a schema registry on 127.0.0.1:8081
 """
 
 
@@ -26,7 +29,28 @@ def main(argv: list[str], *, prog: str = "ottla serve", file_required: bool = Fa
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 1
-    return run(config)
+    return run(config, beside=_registry(arguments.registry))
+
+
+def _registry(properties: str | None) -> Callable[[str], Callable[[], None]] | None:
+    """What starts the registry, once the broker's address is known; None if nobody asked."""
+    if properties is None:
+        return None
+    from ottla.cli.extras import need
+    from ottla.cli.kafka.tool import read_properties
+
+    need("ottla serve --registry", "registry")
+
+    def start(bootstrap_servers: str) -> Callable[[], None]:
+        from ottla.registry.settings import settings_of
+
+        told = dict(read_properties(properties or None))
+        told["kafkastore.bootstrap.servers"] = bootstrap_servers
+        server = settings_of(told, {}).server().start()
+        logging.getLogger("ottla.registry").info("Schema registry at %s", server.url)
+        return server.stop
+
+    return start
 
 
 def _parser(prog: str, file_required: bool) -> argparse.ArgumentParser:
@@ -48,6 +72,13 @@ def _parser(prog: str, file_required: bool) -> argparse.ArgumentParser:
         default=[],
         metavar="NAME=VALUE",
         help="set a property; wins over the file; may be given again",
+    )
+    parser.add_argument(
+        "--registry",
+        nargs="?",
+        const="",
+        metavar="registry.properties",
+        help="a schema registry in the same process, on 127.0.0.1:8081 or as its file says",
     )
     return parser
 

@@ -1,4 +1,7 @@
-"""kafka-broker-api-versions: which APIs the brokers of a cluster serve, and in which versions."""
+"""kafka-broker-api-versions: which APIs the brokers of a cluster serve, and in which versions.
+
+Kafka 4.4 has deprecated it for `kafka-cluster api-versions` (KIP-1220), which prints the same.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +31,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def work(options: Options) -> int:
     bootstrap = options.require("bootstrap-server")
     settings = read_properties(options.value("command-config"))
-    failed = False
     with Admin(bootstrap, settings=dict(settings)) as admin:
-        for node in admin.cluster().nodes:
-            try:
-                print(report(node, admin.api_versions(node.id)))
-            except KafkaError as error:
-                print(f"{title(node)} -> ERROR: {error}")
-                failed = True
-    return 1 if failed else 0
+        return 0 if print_api_versions(admin) else 1
+
+
+def print_api_versions(admin: Admin) -> bool:
+    """What each broker serves; False if one of them could not be asked."""
+    failed = False
+    for node in sorted(admin.cluster().nodes, key=lambda each: each.id):
+        try:
+            print(report(node, admin.api_versions(node.id)))
+        except KafkaError as error:
+            print(f"{title(node)} -> ERROR: {error}")
+            failed = True
+    return not failed
 
 
 def title(node: Node) -> str:

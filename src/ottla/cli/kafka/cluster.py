@@ -1,4 +1,4 @@
-"""kafka-cluster: the cluster's id, and brokers that will not come back."""
+"""kafka-cluster: the cluster's id, its brokers and their APIs, brokers that won't come back."""
 
 from __future__ import annotations
 
@@ -7,55 +7,49 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from ottla.cli.kafka.subcommands import Parser
-from ottla.cli.kafka.tool import (
-    INTERRUPTED,
-    ToolError,
-    broken_pipe,
-    explain,
-    log_to_stderr,
-    read_properties,
-)
+from ottla.cli.kafka.broker_api_versions import print_api_versions
+from ottla.cli.kafka.subcommands import Parser, run_parsed
+from ottla.cli.kafka.tool import ToolError, read_properties
 from ottla.client.admin import Admin
 from ottla.errors import ErrorCode, KafkaError
 
 NAME: Final = "kafka-cluster"
 DESCRIPTION: Final = "The Kafka cluster tool."
+DEPRECATED: Final = (
+    "Option --config has been deprecated and will be removed in a future version."
+    " Use --command-config instead."
+)
 EXAMPLES: Final = """\
 examples:
   kafka-cluster cluster-id --bootstrap-server localhost:9092
   kafka-cluster unregister --bootstrap-server localhost:9092 --id 3
+  kafka-cluster list-endpoints --bootstrap-server localhost:9092
+  kafka-cluster api-versions --bootstrap-server localhost:9092
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    words = sys.argv[1:] if arguments is None else list(arguments)
-    log_to_stderr()
-    try:
-        work(_parser().parse(words))
-        sys.stdout.flush()
-        return 0
-    except SystemExit as exit:
-        return int(exit.code or 0)
-    except (ToolError, KafkaError) as error:
-        print(explain(error), file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:
-        return broken_pipe()
+    return run_parsed(_parser, work, arguments)
 
 
 def work(given: argparse.Namespace) -> None:
-    settings = dict(read_properties(given.config))
+    if given.config is not None and given.command_config is not None:
+        raise ToolError("--config and --command-config cannot be specified together.")
+    if given.config is not None:
+        print(DEPRECATED)
+    settings = dict(read_properties(given.config or given.command_config))
     bootstrap = given.bootstrap_server or settings.pop("bootstrap.servers", None)
     if bootstrap is None:
         raise ToolError("Please specify --bootstrap-server.")
     with Admin(str(bootstrap), settings=dict(settings)) as admin:
         if given.command == "cluster-id":
             print(f"Cluster ID: {admin.cluster().cluster_id}")
-        else:
+        elif given.command == "unregister":
             unregister(admin, given.id)
+        elif given.command == "list-endpoints":
+            list_endpoints(admin)
+        else:  # a broker that can't be asked has its line, and the others theirs
+            print_api_versions(admin)
 
 
 def unregister(admin: Admin, broker_id: int) -> None:
@@ -67,6 +61,21 @@ def unregister(admin: Admin, broker_id: int) -> None:
         print("The target cluster does not support the broker unregistration API.")
     else:
         print(f"Broker {broker_id} is no longer registered.")
+
+
+def list_endpoints(admin: Admin) -> None:
+    nodes = admin.cluster().nodes
+    host = max((len(each.host) for each in nodes), default=100)
+    rack = max((len(each.rack) for each in nodes if each.rack), default=10)
+
+    def line(*words: object) -> None:
+        node_id, name, port, its_rack, state, kind = map(str, words)
+        print(f"{node_id:<10} {name:<{host}} {port:<10} {its_rack:<{rack}} {state:<10} {kind:<15}")
+
+    line("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE")
+    for each in nodes:
+        state = "fenced" if each.fenced else "unfenced"
+        line(each.id, each.host, each.port, each.rack or "null", state, "broker")
 
 
 def _parser() -> Parser:
@@ -82,11 +91,19 @@ def _parser() -> Parser:
         "cluster-id", help="Get information about the ID of a cluster."
     )
     unregister = commands.add_parser("unregister", help="Unregister a broker.")
-    for each in (cluster_id, unregister):
+    endpoints = commands.add_parser("list-endpoints", help="List endpoints")
+    versions = commands.add_parser(
+        "api-versions", help="Get information about the api versions of the brokers."
+    )
+    for each in (cluster_id, unregister, endpoints, versions):
         each.add_argument("-b", "--bootstrap-server", metavar="host:port", help="The broker(s).")
+        each.add_argument("--config", metavar="FILE", help="DEPRECATED: --command-config.")
         each.add_argument(
-            "-c", "--config", metavar="FILE", help="A file with settings of the client."
+            "-c", "--command-config", metavar="FILE", help="A file with settings of the client."
         )
+    endpoints.add_argument(
+        "--include-fenced-brokers", action="store_true", help="Brokers that are fenced, too."
+    )
     unregister.add_argument(
         "-i", "--id", type=int, required=True, help="The ID of the broker to unregister."
     )

@@ -8,14 +8,25 @@ from collections.abc import Sequence
 from typing import Final
 
 from ottla.cli.kafka.exceptions import describe as describe_error
-from ottla.cli.kafka.exceptions import message_of
 from ottla.cli.kafka.group_offsets import SCENARIOS, delete_offsets, reset_offsets
 from ottla.cli.kafka.group_report import describe_groups
+from ottla.cli.kafka.group_tool import (
+    DESCRIBE_OPTIONS,
+    GROUP_WIDTH,
+    RESET_OPTIONS,
+    TIMEOUT,
+    VERBOSE,
+    check_describe,
+    check_execute,
+    check_groups,
+    chosen,
+    print_deletion,
+    serve,
+)
 from ottla.cli.kafka.options import BOOTSTRAP, COMMAND_CONFIG, Option, Options, UsageError
-from ottla.cli.kafka.tool import ToolError, read_properties, run
+from ottla.cli.kafka.tool import run
 from ottla.client.admin import Admin
 from ottla.client.groups import GroupListing
-from ottla.errors import KafkaError
 
 NAME: Final = "kafka-consumer-groups"
 DESCRIPTION: Final = (
@@ -32,7 +43,6 @@ STATES: Final = (
     "Empty",
 )
 TYPES: Final = ("Consumer", "Classic")
-GROUP_WIDTH: Final = 15
 GROUP_MARGIN: Final = 10
 DRY_RUN: Final = (
     "WARN: Nothing is changed, as the --execute option is missing."
@@ -52,28 +62,11 @@ OPTIONS: Final = (
     Option("all-groups", "All groups."),
     Option("topic", "A topic, or some partitions of one: topic:0,1,2.", "topic"),
     Option("all-topics", "With --reset-offsets: all topics that a group has offsets of."),
-    Option("members", "With --describe: the members."),
-    Option("offsets", "With --describe: the offsets; this is the default."),
-    Option(
-        "state",
-        "With --describe: the state. With --list: show states, or list those in some states.",
-        "states",
-        optional=True,
-    ),
+    *DESCRIBE_OPTIONS,
     Option("type", "With --list: show types, or list those of a type.", "types", optional=True),
-    Option("verbose", "With --describe: more columns."),
-    Option("dry-run", "With --reset-offsets: show what would be done."),
-    Option("execute", "With --reset-offsets: do it."),
-    Option("export", "With --reset-offsets: print the plan as CSV, as --from-file reads it."),
-    Option("to-offset", "Reset to this offset.", "offset"),
-    Option("to-datetime", "Reset to the first record since: YYYY-MM-DDThh:mm:ss.sss.", "time"),
-    Option("by-duration", "Reset to the first record since so long ago: PnDTnHnMnS.", "duration"),
-    Option("to-earliest", "Reset to the first offset."),
-    Option("to-latest", "Reset to the last offset."),
-    Option("to-current", "Reset to where the group is."),
-    Option("shift-by", "Reset by so many records, forward or (negative) back.", "count"),
-    Option("from-file", "Reset to the offsets of a CSV file.", "file"),
-    Option("timeout", "How long to wait.", "ms", default="30000"),
+    VERBOSE,
+    *RESET_OPTIONS,
+    TIMEOUT,
 )
 
 
@@ -82,27 +75,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def work(options: Options) -> int:
-    """As in Kafka, what goes wrong at the broker is printed and does not change the exit code."""
     action = check(options)
     if action == "validate-regex":
         return validate_regex(options)
-    settings = read_properties(options.value("command-config"))
-    timeout_s = (options.integer("timeout") or 0) / 1000
-    try:
-        bootstrap = options.require("bootstrap-server")
-        with Admin(bootstrap, settings=dict(settings), timeout_s=timeout_s) as admin:
-            _DO[action](admin, options)
-    except KafkaError as error:
-        # What --describe waits for comes with its class, the others' failures do without.
-        failed(describe_error(error) if action == "describe" else message_of(error))
-        print(describe_error(error), file=sys.stderr)
-    except ToolError as error:
-        failed(str(error))
-    return 0
-
-
-def failed(reason: str) -> None:
-    print(f"\nError: Executing consumer group command failed due to {reason}")
+    return serve("consumer", action, _ACTIONS, options)
 
 
 def check(options: Options) -> str:
@@ -111,11 +87,11 @@ def check(options: Options) -> str:
     if actions != ["validate-regex"]:
         options.require("bootstrap-server")
     if "describe" in actions:
-        _check_describe(options)
+        check_describe(options)
     else:
         _refuse_outside(options, "describe", ("members", "offsets", "verbose"))
     if "delete" in actions:
-        _check_groups(options, "delete")
+        _check_delete(options)
     if "delete-offsets" in actions and not (options.has("group") and options.has("topic")):
         raise UsageError("Option [delete-offsets] takes the following options: [topic], [group]")
     if "reset-offsets" in actions:
@@ -129,17 +105,6 @@ def check(options: Options) -> str:
     return actions[0]
 
 
-def _check_describe(options: Options) -> None:
-    if not options.has("group") and not options.has("all-groups"):
-        raise UsageError("Option [describe] takes one of these options: [all-groups], [group]")
-    if sum(map(options.has, ("members", "offsets", "state"))) > 1:
-        raise UsageError(
-            "Option [describe] takes at most one of these options: [members], [offsets], [state]"
-        )
-    if options.value("state") is not None:
-        raise UsageError("Option [describe] does not take a value for [state]")
-
-
 def _refuse_outside(options: Options, action: str, names: Sequence[str]) -> None:
     """Options that have a meaning beside one action only."""
     given = [name for name in names if options.has(name)]
@@ -149,21 +114,19 @@ def _refuse_outside(options: Options, action: str, names: Sequence[str]) -> None
         raise UsageError(words)
 
 
-def _check_groups(options: Options, action: str) -> None:
-    if not options.has("group") and not options.has("all-groups"):
-        raise UsageError(f"Option [{action}] takes one of these options: [all-groups], [group]")
-    if action == "delete" and options.has("topic"):
+def _check_delete(options: Options) -> None:
+    check_groups(options, "delete")
+    if options.has("topic"):
         raise UsageError(
             "The consumer does not support topic-specific offset deletion from a consumer group."
         )
 
 
 def _check_reset(options: Options) -> None:
-    if options.has("execute") and options.has("dry-run"):
-        raise UsageError("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
+    check_execute(options, either_is_needed=False)
     if not options.has("execute") and not options.has("dry-run"):
         print(DRY_RUN, file=sys.stderr)
-    _check_groups(options, "reset-offsets")
+    check_groups(options, "reset-offsets")
     given = [each for each in SCENARIOS if options.has(each)]
     if len(given) > 1:
         raise UsageError(f'Option "[{given[0]}]" can\'t be used with option "[{given[1]}]"')
@@ -177,8 +140,8 @@ def _check_reset(options: Options) -> None:
 
 
 def list_groups(admin: Admin, options: Options) -> None:
-    states = _words(options, "state", STATES, "state")
-    types = _words(options, "type", TYPES, "types")
+    states = chosen(options, "state", STATES, "state")
+    types = chosen(options, "type", TYPES, "types")
     groups = [
         each
         for each in sorted(admin.groups.list(), key=lambda each: each.name)
@@ -206,31 +169,11 @@ def _listing_row(name: str, width: int, kind: str, state: str) -> str:
     return " ".join([name.ljust(width), *(each.ljust(20) for each in (kind, state) if each)])
 
 
-def _words(options: Options, name: str, known: Sequence[str], what: str) -> set[str]:
-    """The states or types that were asked for, in small letters."""
-    words = options.value(name)
-    if words is None:
-        return set()
-    found = {each.strip().lower() for each in words.split(",")}
-    if not found <= {each.lower() for each in known}:
-        plural = what if what.endswith("s") else f"{what}s"
-        raise UsageError(f"Invalid {what} list '{words}'. Valid {plural} are: {', '.join(known)}")
-    return found
-
-
 def delete_groups(admin: Admin, options: Options) -> None:
-    names = options.values("group") or [each.name for each in admin.groups.list()]
+    names = options.values("group") or [group.name for group in admin.groups.list()]
     results = admin.groups.delete(*dict.fromkeys(names)) if names else {}
-    failures = {name: error for name, error in results.items() if error is not None}
-    deleted = ", ".join(f"'{name}'" for name in results if name not in failures)
-    if not failures:
-        print(f"Deletion of requested consumer groups ({deleted}) was successful.")
-        return
-    print("\nError: Deletion of some consumer groups failed:")
-    for name, error in failures.items():
-        print(f"* Group '{name}' could not be deleted due to: {describe_error(error)}")
-    if deleted:
-        print(f"\nThese consumer groups were deleted successfully: {deleted}")
+    failures = {n: describe_error(error) for n, error in results.items() if error is not None}
+    print_deletion("consumer", [name for name in results if name not in failures], failures)
 
 
 def validate_regex(options: Options) -> int:
@@ -243,7 +186,7 @@ def validate_regex(options: Options) -> int:
     return 0
 
 
-_DO: Final = {
+_ACTIONS: Final = {
     "list": list_groups,
     "describe": describe_groups,
     "delete": delete_groups,

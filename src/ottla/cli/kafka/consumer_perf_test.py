@@ -61,12 +61,13 @@ def work(options: Options) -> int:
     if not options.has("hide-header"):
         print(f"time, threadId, {COLUMNS}" if detailed else f"start.time, end.time, {COLUMNS}")
     reading = Reading(options, wanted)
-    probe(options.require("bootstrap-server"))
+    settings = consumer_settings(options)
+    probe(options.require("bootstrap-server"), settings)
     started = time.time()
     consumer = BulkConsumer(
         options.require("bootstrap-server"),
         [topics(options)],
-        settings=consumer_settings(options),
+        settings=settings,
         on_assigned=reading.assigned,
         on_revoked=reading.revoked,
     )

@@ -12,6 +12,9 @@ _PACKAGE: Final = "org.apache.kafka.common.errors"
 _IRREGULAR: Final = {
     ErrorCode.BROKER_NOT_AVAILABLE: "BrokerNotAvailableException",
     ErrorCode.CORRUPT_MESSAGE: "CorruptRecordException",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "DelegationTokenDisabledException",
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "DelegationTokenAuthorizationException",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "UnsupportedByAuthenticationException",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "GroupSubscribedToTopicException",
     ErrorCode.INVALID_CONFIG: "InvalidConfigurationException",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "InvalidTopicException",
@@ -32,6 +35,19 @@ _IRREGULAR: Final = {
 
 # What a broker's bare code means, where it sends no words of its own.
 _MEANINGS: Final = {
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: (
+        "The brokers have no delegation.token.secret.key, so there are no delegation tokens."
+    ),
+    ErrorCode.DELEGATION_TOKEN_EXPIRED: "The delegation token has expired.",
+    ErrorCode.DELEGATION_TOKEN_NOT_FOUND: "No delegation token has this HMAC.",
+    ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH: (
+        "Only the owner, the requester and the renewers of a delegation token may change it."
+    ),
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: (
+        "Delegation tokens are only for clients that have authenticated by SASL or with a"
+        " certificate, and not by a delegation token."
+    ),
+    ErrorCode.INVALID_PRINCIPAL_TYPE: "A renewer must be of the type User.",
     ErrorCode.GROUP_ID_NOT_FOUND: "The group id does not exist.",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: (
         "The group has members that read this topic; its offsets can't be deleted meanwhile."

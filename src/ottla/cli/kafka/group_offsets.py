@@ -101,12 +101,7 @@ def _plan_of(
         )
         return {}
     if options.has("from-file"):
-        plans = from_csv(_read(options.require("from-file")), several=several)
-        wanted = plans.get(name, plans.get(""))
-        if wanted is None:
-            print(f"\nError: No reset plan for group {name} found")
-            return None
-        return within_log(admin, wanted)
+        return plan_of_file(admin, options, name, several=several)
     current: Plan = {}
     if any(map(options.has, ("all-topics", "to-current", "shift-by"))):
         current = {each: found.offset for each, found in admin.groups.offsets(name).items()}
@@ -115,6 +110,15 @@ def _plan_of(
     else:
         partitions = topic_partitions(admin, options.values("topic"))
     return new_offsets(admin, options, partitions, current)
+
+
+def plan_of_file(admin: Admin, options: Options, name: str, *, several: bool) -> Plan | None:
+    plans = from_csv(_read(options.require("from-file")), several=several)
+    wanted = plans.get(name, plans.get(""))
+    if wanted is None:
+        print(f"\nError: No reset plan for group {name} found")
+        return None
+    return within_log(admin, wanted)
 
 
 def new_offsets(
@@ -210,10 +214,13 @@ def _partitions(word: str, numbers: str) -> list[int]:
 
 
 def delete_offsets(admin: Admin, options: Options) -> None:
-    name = options.require("group")
+    delete_offsets_of(admin, options.require("group"), options.values("topic"))
+
+
+def delete_offsets_of(admin: Admin, name: str, words: Iterable[str]) -> None:
     results: dict[tuple[str, str], KafkaError | None] = {}
     partitions: list[TopicPartition] = []
-    for word in options.values("topic"):
+    for word in words:
         topic, colon, numbers = word.partition(":")
         if colon:  # the broker says which of them it does not have
             partitions += [TopicPartition(topic, each) for each in _partitions(word, numbers)]

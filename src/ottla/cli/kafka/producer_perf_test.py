@@ -109,7 +109,7 @@ def produce(given: argparse.Namespace) -> int:
     settings = producer_settings(given)
     bootstrap = str(settings.pop("bootstrap.servers"))
     payload = payloads(given)
-    probe(bootstrap)
+    probe(bootstrap, settings)
     if given.warmup_records:
         print(
             f"Warmup first {given.warmup_records} records. Steady state results will print after"

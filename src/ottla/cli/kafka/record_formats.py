@@ -20,11 +20,12 @@ from ottla.wire.primitives import (
     read_compact_nullable_count,
     read_compact_nullable_string,
     read_count,
+    read_presence,
     read_string,
     read_uvarint,
 )
 
-_NUMBERS: Final = {"int8": "b", "int16": "h", "int32": "i", "int64": "q"}
+_NUMBERS: Final = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q"}
 
 
 @dataclass(slots=True, frozen=True)
@@ -34,7 +35,14 @@ class Many:
     of: Kind
 
 
-Kind = str | Many | tuple["Field", ...]
+@dataclass(slots=True, frozen=True)
+class Maybe:
+    """A struct behind a signed byte, which is negative where there is none (KIP-893)."""
+
+    of: tuple[Field, ...]
+
+
+Kind = str | Many | Maybe | tuple["Field", ...]
 
 
 @dataclass(slots=True, frozen=True)
@@ -77,6 +85,32 @@ _RACKS: Final = fields("partition:int32 racks:[string]")
 _BATCHES: Final = Field(
     "stateBatches",
     Many(fields("firstOffset:int64 lastOffset:int64 deliveryState:int8 deliveryCount:int16")),
+)
+_PAIRS: Final = Many(fields("key:string value:string"))
+_TASKS: Final = Many(fields("subtopologyId:string partitions:[int32]"))
+_OWNED_TASKS: Final = Many(
+    (
+        *fields("subtopologyId:string partitions:[int32]"),
+        Field("assignmentEpochs", Many("int32"), 0),
+    )
+)
+_INTERNAL_TOPICS: Final = Many(
+    (
+        *fields("name:string partitions:int32 replicationFactor:int16"),
+        Field("topicConfigs", _PAIRS),
+    )
+)
+_COPARTITIONED: Final = Many(
+    fields("sourceTopics:[int16] sourceTopicRegex:[int16] repartitionSourceTopics:[int16]")
+)
+_SUBTOPOLOGIES: Final = Many(
+    (
+        *fields("subtopologyId:string sourceTopics:[string] sourceTopicRegex:[string]"),
+        Field("stateChangelogTopics", _INTERNAL_TOPICS),
+        *fields("repartitionSinkTopics:[string]"),
+        Field("repartitionSourceTopics", _INTERNAL_TOPICS),
+        Field("copartitionGroups", _COPARTITIONED),
+    )
 )
 _COMPLETE: Final = Field("deliveryCompleteCount", "int32", 0)
 
@@ -148,6 +182,53 @@ GROUPS: Final = {
         fields("groupId:string regularExpression:string"),
         {0: fields("topics:[string] version:int64 timestamp:int64")},
     ),
+    17: Format(
+        _GROUP,
+        {
+            0: (
+                *fields("epoch:int32 metadataHash:int64"),
+                Field("validatedTopologyEpoch", "int32", 0),
+                Field("lastAssignmentConfigs", _PAIRS, 1),
+            )
+        },
+    ),
+    19: Format(
+        _MEMBER,
+        {
+            0: (
+                *fields("instanceId:string rackId:string clientId:string clientHost:string"),
+                *fields("rebalanceTimeoutMs:int32 topologyEpoch:int32 processId:string"),
+                Field("userEndpoint", Maybe(fields("host:string port:uint16"))),
+                Field("clientTags", _PAIRS),
+            )
+        },
+    ),
+    20: Format(_GROUP, {0: (*fields("assignmentEpoch:int32"), _TARGET_TIME)}),
+    21: Format(
+        _MEMBER,
+        {
+            0: (
+                Field("activeTasks", _TASKS),
+                Field("standbyTasks", _TASKS),
+                Field("warmupTasks", _TASKS),
+            )
+        },
+    ),
+    22: Format(
+        _MEMBER,
+        {
+            0: (
+                *_EPOCHS,
+                Field("activeTasks", _OWNED_TASKS),
+                Field("standbyTasks", _OWNED_TASKS),
+                Field("warmupTasks", _OWNED_TASKS),
+                Field("activeTasksPendingRevocation", _OWNED_TASKS),
+                Field("standbyTasksPendingRevocation", _OWNED_TASKS),
+                Field("warmupTasksPendingRevocation", _OWNED_TASKS),
+            )
+        },
+    ),
+    23: Format(_GROUP, {0: (*fields("epoch:int32"), Field("subtopologies", _SUBTOPOLOGIES))}),
 }
 SHARE_GROUPS: Final = {number: found for number, found in GROUPS.items() if 10 <= number <= 15}
 
@@ -285,6 +366,9 @@ def _tagged(reader: _Reader, kind: Kind, position: int) -> Any:
 def _read(reader: _Reader, kind: Kind, position: int) -> tuple[Any, int]:
     if isinstance(kind, Many):
         return _many(reader, kind.of, position)
+    if isinstance(kind, Maybe):
+        there, position = read_presence(reader.data, position)
+        return _struct(reader, kind.of, position) if there else (None, position)
     if isinstance(kind, tuple):
         return _struct(reader, kind, position)
     if kind in _NUMBERS:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.cli.kafka.group_offsets import from_csv, new_offsets, topic_partitions, within_log
-from ottla.cli.kafka.options import BOOTSTRAP, Option, Options, UsageError
+from ottla.cli.kafka.options import BOOTSTRAP, COMMAND_CONFIG, Option, Options, UsageError
 from ottla.cli.kafka.tool import ToolError, read_properties, run
 from ottla.client.admin import Admin
 from ottla.client.describing import GroupDescription
@@ -40,7 +40,8 @@ OPTIONS: Final = (
     Option("application-id", "REQUIRED: The application's id (application.id).", "id"),
     Option("input-topics", "Topics whose offsets are set: topic1,topic2.", "list"),
     Option("internal-topics", "Internal topics to delete, of those there are.", "list"),
-    Option("config-file", "A properties file with settings of the client.", "file"),
+    COMMAND_CONFIG,
+    Option("config-file", "The old name of --command-config.", "file"),
     Option("to-offset", "Reset to this offset.", "offset"),
     Option("to-datetime", "Reset to the first record since: YYYY-MM-DDThh:mm:ss.sss.", "time"),
     Option("by-duration", "Reset to the first record since so long ago: PnDTnHnMnS.", "duration"),
@@ -68,7 +69,8 @@ def work(options: Options) -> int:
             "----Dry run displays the actions which will be performed when running Streams Reset"
             " Tool----"
         )
-    settings = read_properties(options.value("config-file"))
+    options.refuse("command-config", ["config-file"])
+    settings = read_properties(options.value("command-config") or options.value("config-file"))
     with Admin(bootstrap, settings=dict(settings)) as admin:
         _check_inactive(admin, name, force=options.has("force"))
         topics = admin.topics.names()

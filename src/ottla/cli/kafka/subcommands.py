@@ -59,27 +59,22 @@ class Parser(argparse.ArgumentParser):
         return found
 
 
-def run_command(
-    name: str, description: str, commands: Sequence[Command], arguments: Sequence[str] | None
+def run_parsed(
+    parser: Callable[[], Parser],
+    work: Callable[[argparse.Namespace], None],
+    arguments: Sequence[str] | None,
+    *,
+    help_code: int = 0,
 ) -> int:
-    """Parse, work, and turn every way to fail into what Kafka prints and returns."""
+    """Parse, work, and turn every way to fail into an exit code and a line on stderr."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     log_to_stderr()
     try:
-        parser = _parser(name, description, commands)
-        given = parser.parse(words)
-        if given.version:
-            print(f"{KAFKA_VERSION}-ottla-{ottla.__version__}")
-            return 0
-        if not given.command:
-            parser.error("too few arguments")
-        if given.bootstrap_server is None:
-            parser.error("argument --bootstrap-server is required")
-        _work(parser, commands, given)
+        work(parser().parse(words))
         sys.stdout.flush()
         return 0
     except SystemExit as exit:
-        return 1 if exit.code in (0, None) else int(exit.code)
+        return int(exit.code or help_code)
     except (ToolError, KafkaError) as error:
         print(explain(error), file=sys.stderr)
         return 1
@@ -87,6 +82,26 @@ def run_command(
         return INTERRUPTED
     except BrokenPipeError:
         return broken_pipe()
+
+
+def run_command(
+    name: str, description: str, commands: Sequence[Command], arguments: Sequence[str] | None
+) -> int:
+    """Admin's commands, one of which the first word after the options names."""
+
+    def work(given: argparse.Namespace) -> None:
+        parser = _parser(name, description, commands)
+        if given.version:
+            print(f"{KAFKA_VERSION}-ottla-{ottla.__version__}")
+            return
+        if not given.command:
+            parser.error("too few arguments")
+        if given.bootstrap_server is None:
+            parser.error("argument --bootstrap-server is required")
+        _work(parser, commands, given)
+
+    # argparse4j ends with 1 after --help, too.
+    return run_parsed(lambda: _parser(name, description, commands), work, arguments, help_code=1)
 
 
 def _parser(name: str, description: str, commands: Sequence[Command]) -> Parser:

@@ -17,7 +17,7 @@ from ottla.config import parse_properties
 from ottla.errors import ErrorCode, KafkaError
 
 INTERRUPTED: Final = 130
-KAFKA_VERSION: Final = "4.3"
+KAFKA_VERSION: Final = "4.4"
 
 
 class ToolError(Exception):

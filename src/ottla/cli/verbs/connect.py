@@ -14,6 +14,7 @@ from ottla.cli.extras import need_spark
 from ottla.cli.kafka.tool import ToolError, read_properties
 from ottla.cli.output import AsJson, Bootstrap, print_json, print_table, said
 from ottla.cli.verbs.connect_rest import Rest
+from ottla.cli.verbs.rest_login import GIVEN, USER_HELP, Config, RestLogin
 from ottla.spark.connect.client import DEFAULT_URL
 
 app = typer.Typer(
@@ -31,6 +32,7 @@ ottla connect offsets orders-to-parquet --reset[/dim]
     no_args_is_help=True,
 )
 
+USER_VARIABLE: Final = "OTTLA_CONNECT_USER"
 WORKER: Final = DEFAULT_URL
 COLORS: Final = {
     "RUNNING": "green",
@@ -49,6 +51,23 @@ Url = Annotated[
     typer.Option("--url", "-u", envvar="OTTLA_CONNECT_URL", help="A worker.", metavar="URL"),
 ]
 Name = Annotated[str, typer.Argument(help="The connector.", metavar="NAME")]
+
+
+@app.callback()
+def login(
+    context: typer.Context,
+    *,
+    user: Annotated[
+        str,
+        typer.Option(
+            "--user", "-U", envvar=USER_VARIABLE, help=USER_HELP, metavar="NAME[:PASSWORD]"
+        ),
+    ] = "",
+    config: Config = None,
+) -> None:
+    """What stands before a command: who asks."""
+    token = GIVEN.set(RestLogin(user, config))
+    context.call_on_close(lambda: GIVEN.reset(token))
 
 
 @app.command("list")

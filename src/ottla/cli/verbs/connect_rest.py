@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.cli.kafka.tool import ToolError
+from ottla.cli.verbs.rest_login import GIVEN, RestLogin
 from ottla.spark.connect import client
 from ottla.spark.connect.errors import ConfigException
 
@@ -12,7 +13,8 @@ from ottla.spark.connect.errors import ConfigException
 class Rest:
     def __init__(self, url: str) -> None:
         try:
-            self._rest = client.Rest(url)
+            bare, login, tls = (GIVEN.get() or RestLogin()).at(url)
+            self._rest = client.Rest(bare, login=login, tls=tls)
         except ConfigException as error:
             raise ToolError(f"--url {error}") from None
 

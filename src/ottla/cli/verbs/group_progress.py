@@ -1,4 +1,4 @@
-"""How far a group has read, whether consumers or share consumers are in it."""
+"""How far a group has read, whether consumers, share consumers or tasks are in it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,12 @@ def described(admin: Admin, name: str, *, may_miss: Literal[True]) -> GroupDescr
 def described(admin: Admin, name: str, *, may_miss: bool = False) -> GroupDescription | None:
     """A group of any type, whose type only its broker knows."""
     kinds = {each.name: each.type for each in admin.groups.list_all()}
+    group: GroupDescription | KafkaError
     if kinds.get(name) == "Share":
         group = admin.shares.describe(name)[name]
+    elif kinds.get(name) == "Streams":
+        found = admin.streams_groups.describe(name)[name]
+        group = found if isinstance(found, KafkaError) else found.as_group()
     else:
         group = admin.groups.describe(name)[name]
     if isinstance(group, GroupDescription) and group.state != "Dead":

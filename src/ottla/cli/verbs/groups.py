@@ -1,4 +1,4 @@
-"""ottla groups: list, describe, members, reset, delete; of consumers, and share groups."""
+"""ottla groups: list, describe, members, reset, redrive, delete; groups of every type."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.markup import escape
 from ottla.cli.kafka.group_offsets import new_offsets, topic_partitions
 from ottla.cli.kafka.group_report import assignment_text
 from ottla.cli.kafka.options import Option, Options
+from ottla.cli.kafka.share_redrive import show_progress, told
 from ottla.cli.kafka.tool import ToolError, read_properties
 from ottla.cli.output import (
     LOCALHOST,
@@ -31,15 +32,17 @@ from ottla.cli.verbs.places import time_of
 from ottla.client.admin import Admin
 from ottla.client.describing import GroupDescription
 from ottla.client.record import TopicPartition
+from ottla.client.redrive import RedriveFilter
 from ottla.errors import ErrorCode, KafkaError
 
 app = typer.Typer(
-    help="""Groups of consumers and share groups: list, describe, members, reset, delete.
+    help="""Groups of every type: list, describe, members, reset, redrive, delete.
 
 [dim]ottla groups list
 ottla groups describe billing
 ottla groups members billing
-ottla groups reset billing --topic orders --to earliest[/dim]
+ottla groups reset billing --topic orders --to earliest
+ottla groups redrive workers --dry-run[/dim]
 """,
     no_args_is_help=True,
 )
@@ -52,7 +55,7 @@ _TYPES = ("classic", "consumer", "share", "streams")
 def list_groups(
     *,
     kind: Annotated[
-        str | None, typer.Option("--type", help="classic, consumer or share; none: all.")
+        str | None, typer.Option("--type", help="classic, consumer, share or streams; none: all.")
     ] = None,
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
@@ -209,6 +212,61 @@ def reset(
     print_table(["topic", ">partition", ">from", ">to"], rows)
     if dry_run:
         said("[yellow]nothing was changed[/] (--dry-run)")
+
+
+@app.command()
+def redrive(
+    name: Annotated[str, typer.Argument(help="The share group.")],
+    *,
+    topic: Annotated[
+        list[str], typer.Option("--topic", "-t", help="Only records of this topic; may be again.")
+    ] = [],  # noqa: B006
+    since: Annotated[
+        str | None, typer.Option("--from", help="Only letters since this time.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--to", help="Only letters before this time.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="So many at most.")] = None,
+    dry_run: Annotated[bool, typer.Option(help="Only show what would be done.")] = False,
+    bootstrap_server: Bootstrap = LOCALHOST,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send a share group's dead letters back to the topics that they came from, exactly once.
+
+    [dim]ottla groups redrive workers --dry-run
+    ottla groups redrive workers --topic jobs --from 2026-01-31T12:00 --limit 100[/dim]
+    """
+    choice = RedriveFilter(
+        tuple(topic),
+        None if since is None else time_of(since, "--from", "a date"),
+        None if until is None else time_of(until, "--to", "a date"),
+        limit,
+    )
+    with _admin(bootstrap_server, command_config) as admin:
+        summary = admin.shares.redrive(name, choice, dry_run=dry_run, progress=show_progress)
+    if as_json:
+        print_json(
+            {
+                "dead_letter_topic": summary.dead_letter_topic,
+                "redriven": [
+                    {**each._asdict(), "count": count}
+                    for each, count in sorted(summary.redriven.items())
+                ],
+                "filtered": summary.filtered,
+                "lost": summary.lost,
+                "homeless": summary.homeless,
+            }
+        )
+        return
+    rows = [
+        (escape(each.topic), each.partition, f"{count:,}")
+        for each, count in sorted(summary.redriven.items())
+    ]
+    if rows:
+        print_table(["topic", ">partition", ">redriven"], rows)
+    said(escape(told(summary, dry_run=dry_run)))
 
 
 @app.command()

@@ -52,7 +52,7 @@ def produce(
         words = " or ".join(_DELIVERIES)
         raise typer.BadParameter(f"--delivery is {words}, not {delivery!r}")
     settings = {**read_properties(command_config), "compression.type": compression}
-    probe(bootstrap_server)
+    probe(bootstrap_server, settings)
     common = {
         "key": key,
         "headers": dict(_pair(each) for each in header),

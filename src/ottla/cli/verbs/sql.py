@@ -11,16 +11,25 @@ import typer
 from ottla.cli.extras import need_spark
 from ottla.cli.kafka.tool import ToolError, read_properties
 from ottla.cli.output import LOCALHOST, Bootstrap, CommandConfig
+from ottla.cli.verbs.rest_login import USER_HELP, Config, RestLogin
 
 HELP = """SQL over topics: streams, tables, and queries that go on.
 
 [dim]ottla sql                                   a shell and its own server
 ottla sql --server http://localhost:8088    a shell at a server that runs
+ottla sql --server https://sql:8088 --user ann --config client.properties
 ottla sql --master spark://host:7077        on a Spark cluster
 ottla sql -e "SHOW STREAMS;"                one statement
 ottla sql --file orders.sql
 echo "SHOW TOPICS;" | ottla sql --output json[/dim]
 """
+
+User = Annotated[
+    str,
+    typer.Option(
+        "--user", "-U", envvar="OTTLA_SQL_USER", help=USER_HELP, metavar="NAME[:PASSWORD]"
+    ),
+]
 
 
 def sql(
@@ -54,6 +63,8 @@ def sql(
     remote: Annotated[
         str, typer.Option(help="A Spark Connect server: refused, with the reason.")
     ] = "",
+    user: User = "",
+    config: Config = None,
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
 ) -> None:
@@ -78,7 +89,9 @@ def sql(
         history=history_file(),
     )
     if server:
-        raise typer.Exit(run(lambda: Client(server), wish))
+        bare, login, tls = RestLogin(user, config).at(server)
+        header = login.header if login else ""
+        raise typer.Exit(run(lambda: Client(bare, authorization=header, tls=tls), wish))
     from ottla.spark.sql.shell.own import OwnServer
 
     spark = {"ottla.sql.spark.master": master, "ottla.sql.spark.remote": remote}

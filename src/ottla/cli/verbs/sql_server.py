@@ -106,7 +106,7 @@ def _log(verbose: bool) -> None:
     handler = RichHandler(
         console=Console(stderr=True), show_path=False, markup=False, log_time_format="[%X]"
     )
-    for name in ("ottla.sql", "ottla.spark", "ottla.client"):
+    for name in ("ottla.sql", "ottla.spark", "ottla.rest", "ottla.client"):
         logger = logging.getLogger(name)
         logger.setLevel(logging.DEBUG if verbose else logging.INFO)
         logger.addHandler(handler)

@@ -1,0 +1,253 @@
+"""ottla acls: list, add, remove, and why a user may or may not do something."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import typer
+from rich.markup import escape
+
+from ottla.auth.acls import CLUSTER_NAME
+from ottla.auth.authorizer import AclIndex, Authorizer, Decision, parse_super_users
+from ottla.auth.principal import Principal, user
+from ottla.cli.kafka.tool import ToolError, read_properties
+from ottla.cli.output import (
+    LOCALHOST,
+    AsJson,
+    Bootstrap,
+    CommandConfig,
+    console,
+    print_json,
+    print_table,
+    said,
+)
+from ottla.client.acls import (
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclPattern,
+    AclPermission,
+    AclResource,
+)
+from ottla.client.admin import Admin
+from ottla.client.configs import ResourceType
+
+app = typer.Typer(
+    help="""ACLs: list, add, remove, and why a user may or may not do something.
+
+[dim]ottla acls list
+ottla acls add alice READ topic:orders
+ottla acls add alice READ 'topic:orders-*'
+ottla acls remove alice READ topic:orders
+ottla acls why alice WRITE topic:orders[/dim]
+
+A resource is topic:NAME, group:NAME, transactional-id:NAME, delegation-token:ID, user:User:NAME or
+cluster. NAME* stands for all names that begin so, and * alone for all of them.
+""",
+    no_args_is_help=True,
+)
+
+KINDS: Final = {
+    "topic": AclResource.TOPIC,
+    "group": AclResource.GROUP,
+    "transactional-id": AclResource.TRANSACTIONAL_ID,
+    "delegation-token": AclResource.DELEGATION_TOKEN,
+    "user": AclResource.USER,
+}
+User = Annotated[str, typer.Argument(help="A user's name, or Type:name.")]
+Operation = Annotated[str, typer.Argument(help="READ, WRITE, DESCRIBE, ..., or ALL.")]
+Resource = Annotated[str, typer.Argument(help="topic:NAME, group:NAME, cluster, ...")]
+Host = Annotated[str, typer.Option(help="An address, or * for all of them.")]
+
+
+@dataclass(slots=True, frozen=True)
+class ListedAcl:
+    """One rule, in words."""
+
+    principal: str
+    permission: str
+    operation: str
+    resource: str
+    host: str
+
+
+@app.command("list")
+def list_acls(
+    resource: Annotated[str | None, typer.Argument(help="Only rules that matter for it.")] = None,
+    *,
+    bootstrap_server: Bootstrap = LOCALHOST,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the rules, or those that matter for one resource.
+
+    [dim]ottla acls list
+    ottla acls list topic:orders[/dim]
+    """
+    wanted = AclFilter()
+    if resource is not None:
+        kind, name, _ = parse_resource(resource)
+        wanted = AclFilter(kind, name, AclPattern.MATCH)
+    with _admin(bootstrap_server, command_config) as admin:
+        found = [_listed(acl) for acl in sorted(admin.acls.find(wanted))]
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ["user", "may", "operation", "resource", "host"],
+        [
+            (
+                escape(each.principal),
+                "[red]never[/red]" if each.permission == "DENY" else "yes",
+                each.operation,
+                escape(each.resource),
+                each.host,
+            )
+            for each in found
+        ],
+    )
+
+
+@app.command("add")
+def add(
+    who: User,
+    operation: Operation,
+    resource: Resource,
+    *,
+    deny: Annotated[bool, typer.Option("--deny", help="Forbid it, whatever else allows.")] = False,
+    host: Host = "*",
+    bootstrap_server: Bootstrap = LOCALHOST,
+    command_config: CommandConfig = None,
+) -> None:
+    """Allow a user an operation on a resource, or forbid it.
+
+    [dim]ottla acls add alice READ topic:orders
+    ottla acls add '*' DESCRIBE cluster
+    ottla acls add mallory ALL 'topic:*' --deny[/dim]
+    """
+    kind, name, pattern = parse_resource(resource)
+    permission = AclPermission.DENY if deny else AclPermission.ALLOW
+    acl = Acl(kind, name, pattern, _principal(who), host, _operation(operation), permission)
+    with _admin(bootstrap_server, command_config) as admin:
+        admin.acls.create([acl])
+    said(str(acl))
+
+
+@app.command("remove")
+def remove(
+    who: User,
+    operation: Operation,
+    resource: Resource,
+    *,
+    bootstrap_server: Bootstrap = LOCALHOST,
+    command_config: CommandConfig = None,
+) -> None:
+    """Remove the rules of a user for an operation on a resource, denials as well.
+
+    [dim]ottla acls remove alice READ topic:orders[/dim]
+    """
+    kind, name, pattern = parse_resource(resource)
+    wanted = AclFilter(
+        kind, name, pattern, principal=_principal(who), operation=_operation(operation)
+    )
+    with _admin(bootstrap_server, command_config) as admin:
+        gone = admin.acls.delete([wanted])
+    if not gone:
+        raise ToolError("there is no such rule; `ottla acls list` shows those there are")
+    for acl in gone:
+        said(f"removed: {acl}")
+
+
+@app.command("why")
+def why(
+    who: User,
+    operation: Operation,
+    resource: Resource,
+    *,
+    host: Annotated[str, typer.Option(help="The address that the user comes from.")] = "127.0.0.1",
+    bootstrap_server: Bootstrap = LOCALHOST,
+    command_config: CommandConfig = None,
+) -> None:
+    """Which rule decides whether a user may do something. The exit code is 1 if it may not.
+
+    [dim]ottla acls why alice WRITE topic:orders[/dim]
+    """
+    kind, name, _ = parse_resource(resource)
+    with _admin(bootstrap_server, command_config) as admin:
+        authorizer = _authorizer(admin)
+        authorizer.use(AclIndex(admin.acls.find(AclFilter())))
+    principal = Principal.parse(_principal(who))
+    decision = authorizer.decide(principal, host, _operation(operation), kind, name)
+    verdict = "[green]allowed[/green]" if decision.allowed else "[red]denied[/red]"
+    console().print(f"{verdict}: {escape(reason(decision, principal))}")
+    if not decision.allowed:
+        raise typer.Exit(1)
+
+
+def reason(decision: Decision, principal: Principal) -> str:
+    if decision.acl is not None:
+        return str(decision.acl)
+    return {
+        "SuperUser": f"{principal} is one of super.users",
+        "DefaultAllow": "there is no rule for this resource, and allow.everyone.if.no.acl.found",
+        "DefaultDeny": "no rule allows it",
+    }[decision.rule]
+
+
+def _authorizer(admin: Admin) -> Authorizer:
+    """With the super users of the broker that we reach first."""
+    broker_id = min(node.id for node in admin.cluster().nodes)
+    described = admin.configs.describe(ResourceType.BROKER, str(broker_id))
+    values = {config.name: config.value for config in described}
+    return Authorizer(
+        super_users=parse_super_users(values.get("super.users") or ""),
+        allow_if_no_acl=values.get("allow.everyone.if.no.acl.found") == "true",
+    )
+
+
+def parse_resource(text: str) -> tuple[AclResource, str, AclPattern]:
+    """`topic:orders-*` is a prefix, `topic:*` all topics, `cluster` the cluster."""
+    if text == "cluster":
+        return AclResource.CLUSTER, CLUSTER_NAME, AclPattern.LITERAL
+    kind, colon, name = text.partition(":")
+    if not colon or not name or kind not in KINDS:
+        names = ", ".join(f"{each}:NAME" for each in KINDS)
+        raise ToolError(f"{text} is not a resource: {names}, or cluster")
+    if name != "*" and name.endswith("*"):
+        return KINDS[kind], name[:-1], AclPattern.PREFIXED
+    return KINDS[kind], name, AclPattern.LITERAL
+
+
+def _listed(acl: Acl) -> ListedAcl:
+    kinds = {number: name for name, number in KINDS.items()}
+    resource = "cluster"
+    if acl.resource != AclResource.CLUSTER:
+        star = "*" if acl.pattern == AclPattern.PREFIXED else ""
+        resource = f"{kinds[AclResource(acl.resource)]}:{acl.name}{star}"
+    return ListedAcl(
+        acl.principal,
+        AclPermission(acl.permission).name,
+        AclOperation(acl.operation).name,
+        resource,
+        acl.host,
+    )
+
+
+def _principal(who: str) -> str:
+    return who if ":" in who else str(user(who))
+
+
+def _operation(text: str) -> AclOperation:
+    try:
+        found = AclOperation[text.upper().replace("-", "_")]
+    except KeyError:
+        found = AclOperation.UNKNOWN
+    if found < AclOperation.ALL:
+        names = ", ".join(each.name for each in AclOperation if each >= AclOperation.ALL)
+        raise ToolError(f"{text} is not an operation: {names}")
+    return found
+
+
+def _admin(bootstrap_server: str, command_config: str | None) -> Admin:
+    return Admin(bootstrap_server, settings=dict(read_properties(command_config)))

@@ -1,0 +1,93 @@
+"""ottla registry: a schema registry for any Kafka cluster."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.logging import RichHandler
+
+from ottla.cli.extras import need
+from ottla.cli.kafka.tool import ToolError, read_properties
+from ottla.cli.output import CommandConfig, said
+
+HELP: Final = """Start a schema registry: Confluent's REST, with its state in the topic _schemas.
+
+Start as many as you like for one cluster: all of them answer everything.
+
+[dim]# on 127.0.0.1:8081, with the broker on localhost:9092
+ottla registry
+ottla registry -b kafka:9092 --host 0.0.0.0 --port 8082
+# with a properties file of Confluent's registry
+ottla registry schema-registry.properties
+ottla registry --override schema.compatibility.level=full
+curl localhost:8081/subjects[/dim]
+"""
+
+
+def registry(
+    properties: Annotated[
+        str | None, typer.Argument(help="A properties file.", metavar="[registry.properties]")
+    ] = None,
+    *,
+    bootstrap_server: Annotated[
+        str, typer.Option("--bootstrap-server", "-b", help="Broker(s) to connect to.")
+    ] = "",
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "",
+    port: Annotated[
+        int, typer.Option(help="The port; 0 for any that is free.", show_default=False)
+    ] = -1,
+    command_config: CommandConfig = None,
+    override: Annotated[
+        list[str], typer.Option("--override", help="Set a property.", metavar="NAME=VALUE")
+    ] = [],  # noqa: B006  typer copies it
+) -> None:
+    need("ottla registry", "registry")
+    from dataclasses import replace
+
+    from ottla.registry.settings import settings_of
+
+    started_at = time.perf_counter()
+    told = dict(read_properties(properties)) | dict(_property(each) for each in override)
+    if bootstrap_server:
+        told["kafkastore.bootstrap.servers"] = bootstrap_server
+    settings = settings_of(told, dict(read_properties(command_config)))
+    settings = replace(
+        settings, host=host or settings.host, port=settings.port if port < 0 else port
+    )
+    _log()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        server = settings.server()
+    except OSError as error:
+        said_why = f"{settings.host}:{settings.port}: {error.strerror}"
+        raise ToolError(f"cannot listen on {said_why}") from None
+    with server:
+        took_ms = (time.perf_counter() - started_at) * 1000
+        said(f"schema registry at {server.url} (started in {took_ms:.0f} ms)")
+        stop.wait()
+
+
+def _property(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ToolError(f"--override {text}: expected NAME=VALUE")
+    return name.strip(), value.strip()
+
+
+def _log() -> None:
+    handler = RichHandler(
+        console=Console(stderr=True), show_path=False, markup=False, log_time_format="[%X]"
+    )
+    for name in ("ottla.registry", "ottla.rest"):
+        logger = logging.getLogger(name)
+        logger.setLevel(logging.INFO)
+        logger.addHandler(handler)
+        logger.propagate = False

@@ -1,0 +1,182 @@
+"""ottla users: SCRAM users, of a running cluster or of one that has not been started yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from ottla.auth.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential
+from ottla.broker.store_access import with_store
+from ottla.cli.kafka.tool import ToolError, read_properties
+from ottla.cli.output import LOCALHOST, AsJson, Bootstrap, CommandConfig, print_json, print_table
+from ottla.cli.output import said as say
+from ottla.client.admin import Admin
+from ottla.cluster.access import scram_users, user_entity
+from ottla.cluster.metadata import Metadata
+from ottla.cluster.settings import Settings
+from ottla.cluster.store import StoreError
+from ottla.config import ConfigError, ServerConfig
+from ottla.errors import ErrorCode, KafkaError
+
+app = typer.Typer(
+    help="""Users with passwords (SCRAM): add, list, remove.
+
+[dim]ottla users add alice
+ottla users list
+ottla users remove alice
+ottla users add admin --store server.properties[/dim]
+
+With --store they are written where the brokers of this server.properties keep their metadata, so
+that there is a first user before the first broker runs. A broker that is alone must not be running
+then.
+""",
+    no_args_is_help=True,
+)
+
+DEFAULT_MECHANISM: Final = "SCRAM-SHA-512"
+Name = Annotated[str, typer.Argument(help="The user's name.")]
+Mechanism = Annotated[str, typer.Option(help=f"One of {', '.join(HASHES)}.")]
+Store = Annotated[
+    str | None,
+    typer.Option("--store", help="The server.properties of a broker that is not running."),
+]
+
+
+@app.command("add")
+def add(
+    name: Name,
+    *,
+    password: Annotated[
+        str | None,
+        typer.Option(envvar="OTTLA_USER_PASSWORD", help="Asked for if it is not given."),
+    ] = None,
+    mechanism: Mechanism = DEFAULT_MECHANISM,
+    iterations: Annotated[int, typer.Option(min=ITERATIONS_MIN, max=ITERATIONS_MAX)] = 8192,
+    store: Store = None,
+    bootstrap_server: Bootstrap = LOCALHOST,
+    command_config: CommandConfig = None,
+) -> None:
+    """Add a user, or give it another password.
+
+    [dim]ottla users add alice
+    ottla users add admin --store server.properties[/dim]
+    """
+    check_mechanism(mechanism)
+    if password is None:
+        password = typer.prompt("Password", hide_input=True, confirmation_prompt=True)
+    if store is not None:
+        credential = ScramCredential.of_password(mechanism, password, iterations=iterations)
+        _on_store(store, lambda _, settings: _put(settings, name, mechanism, credential))
+    else:
+        with _admin(bootstrap_server, command_config) as admin:
+            admin.users.set_password(name, mechanism, password, iterations)
+    say(f"{name} has a password for {mechanism}")
+
+
+@app.command("list")
+def list_users(
+    *,
+    store: Store = None,
+    bootstrap_server: Bootstrap = LOCALHOST,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the users and their mechanisms."""
+    if store is not None:
+        found = _on_store(store, _users)
+    else:
+        with _admin(bootstrap_server, command_config) as admin:
+            found = admin.users.describe()
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (name, mechanism, str(count))
+        for name, mechanisms in sorted(found.items())
+        for mechanism, count in sorted(mechanisms.items())
+    ]
+    print_table(["user", "mechanism", ">iterations"], rows)
+
+
+@app.command("remove")
+def remove(
+    name: Name,
+    *,
+    mechanism: Annotated[str | None, typer.Option(help="Only its password for this one.")] = None,
+    store: Store = None,
+    bootstrap_server: Bootstrap = LOCALHOST,
+    command_config: CommandConfig = None,
+) -> None:
+    """Take a user's passwords away."""
+    if mechanism is not None:
+        check_mechanism(mechanism)
+    if store is not None:
+        known = _on_store(store, _users).get(name, {})
+    else:
+        with _admin(bootstrap_server, command_config) as admin:
+            known = admin.users.describe(name)[name]
+    gone = [each for each in known if mechanism in (None, each)]
+    if not gone:
+        raise ToolError(f"{name} has no password; `ottla users list` shows who has")
+    if store is not None:
+        _on_store(store, lambda _, settings: _take(settings, name, gone))
+    else:
+        with _admin(bootstrap_server, command_config) as admin:
+            for each in gone:
+                admin.users.delete(name, each)
+    say(f"{name} has no password any more for {', '.join(gone)}")
+
+
+def check_mechanism(mechanism: str) -> None:
+    if mechanism not in HASHES:
+        raise ToolError(f"{mechanism} is not one of {', '.join(HASHES)}")
+
+
+async def _users(metadata: Metadata, settings: Settings) -> dict[str, dict[str, int]]:
+    return scram_users(metadata.image)
+
+
+async def _put(
+    settings: Settings, name: str, mechanism: str, credential: ScramCredential
+) -> dict[str, dict[str, int]]:
+    return await _change(settings, name, lambda present: {**present, mechanism: str(credential)})
+
+
+async def _take(settings: Settings, name: str, mechanisms: list[str]) -> dict[str, dict[str, int]]:
+    return await _change(
+        settings,
+        name,
+        lambda present: {key: present[key] for key in present if key not in mechanisms},
+    )
+
+
+async def _change(
+    settings: Settings, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]
+) -> dict[str, dict[str, int]]:
+    entity = user_entity(name)
+    outcome = await settings.alter_quotas([entity], lambda _, present: change(present))
+    failure = outcome[entity]
+    if failure is not None:
+        raise failure
+    return {}
+
+
+Work = Callable[[Metadata, Settings], Awaitable[dict[str, dict[str, int]]]]
+
+
+def _on_store(path: str, work: Work) -> dict[str, dict[str, int]]:
+    try:
+        config = ServerConfig.load(path, {})
+        if not config.zookeeper_connect:
+            Path(config.log_dirs[0]).mkdir(parents=True, exist_ok=True)
+        return asyncio.run(with_store(config, work))
+    except (ConfigError, StoreError) as error:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+
+def _admin(bootstrap_server: str, command_config: str | None) -> Admin:
+    return Admin(bootstrap_server, settings=dict(read_properties(command_config)))
