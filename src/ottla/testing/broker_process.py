@@ -34,8 +34,13 @@ class BrokerProcess:
         *,
         log_path: Path | None = None,
         apart: bool = False,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
-        """Its log goes to `log_path`, or nowhere for long. One that is `apart` hears no Ctrl-C."""
+        """Its log goes to `log_path`, or nowhere for long. One that is `apart` hears no Ctrl-C.
+
+        `settings` are a client's, to ask whether it answers.
+        """
+        self._settings = settings or {}
         self._log_path = log_path
         self._apart = apart
         self._overrides = [
@@ -132,7 +137,7 @@ class BrokerProcess:
                     f"the broker did not answer in {timeout_s:g} s; its log says\n{self.log()}"
                 )
             try:
-                Line("127.0.0.1", self._port, settings={}, timeout_s=left_s).close()
+                Line("127.0.0.1", self._port, settings=self._settings, timeout_s=left_s).close()
             except KafkaError:
                 time.sleep(LOOK_EVERY_S)
             else:

@@ -12,7 +12,9 @@ from ottla.testing.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
 class BrokerProcesses:
     """What BrokerThread is for threads. With `zookeepers` they are a cluster, without them one."""
 
-    def __init__(self, zookeepers: int = 0) -> None:
+    def __init__(self, zookeepers: int = 0, settings: Mapping[str, str] | None = None) -> None:
+        """`settings` are a client's, to see whether a broker answers."""
+        self._settings = settings or {}
         self.zookeeper: ZooKeeperServer | ZooKeeperEnsemble | None = None
         if zookeepers == 1:
             self.zookeeper = ZooKeeperServer()
@@ -33,7 +35,7 @@ class BrokerProcesses:
         """Id to port and properties; all at once, since each takes its time."""
         started = {}
         for broker_id, (port, properties) in wanted.items():
-            started[broker_id] = BrokerProcess(properties, port)
+            started[broker_id] = BrokerProcess(properties, port, settings=self._settings)
             started[broker_id].launch()
             self._brokers[broker_id] = started[broker_id]
         for broker_id, broker in started.items():

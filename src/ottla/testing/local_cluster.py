@@ -20,12 +20,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from weakref import WeakSet
 
+from ottla.testing.local_security import LocalSecurity
 from ottla.testing.ports import HOST, reserve_port
 
 if TYPE_CHECKING:  # each is imported when it is used: a test pays for what it needs
     from ottla.broker.broker import Broker
     from ottla.client import Admin, Consumer, Producer, ShareConsumer
     from ottla.clock import Clock
+    from ottla.registry.server import RegistryServer
     from ottla.testing.broker_processes import BrokerProcesses
     from ottla.testing.broker_thread import BrokerThread
     from ottla.testing.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
@@ -46,6 +48,7 @@ DEFAULTS: Final[dict[str, str]] = {
     "auto.create.topics.enable": "true",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
+    "group.streams.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.num.partitions": "1",
@@ -77,6 +80,12 @@ class LocalCluster:
     Brokers in a thread share one store of metadata; processes meet at a ZooKeeper that is started
     with them, or at an ensemble of `zookeepers`. `each` gives a broker, by its id, properties of
     its own whenever it starts; they win over all others.
+
+    `security` ("ssl", "sasl_plaintext", "sasl_ssl") closes the brokers to strangers, with
+    certificates made for the test and `users`, whose passwords are given. Clients made here are the
+    first of them; `client_settings` has what another client needs.
+
+    `registry` starts a schema registry beside it: `registry_url`.
     """
 
     def __init__(
@@ -89,6 +98,9 @@ class LocalCluster:
         clock: Clock | None = None,
         zookeepers: int = 1,
         each: Callable[[int], Mapping[str, str]] | None = None,
+        security: str = "plaintext",
+        users: Mapping[str, str] | None = None,
+        registry: bool = False,
     ) -> None:
         given = dict(config or {})
         if refused := (OURS if brokers == 1 else OURS | IDS).intersection(given):
@@ -103,8 +115,12 @@ class LocalCluster:
         self._process = process
         self._zookeepers = zookeepers if brokers > 1 else 0
         self._each = each
+        self._security = LocalSecurity(security, users)
         self._clock = clock
+        self._with_registry = registry
+        self._registry: RegistryServer | None = None
         self._own_directory: tempfile.TemporaryDirectory[str] | None = None
+        self._certificates: tempfile.TemporaryDirectory[str] | None = None
         self._given_directory = directory
         self._reserved: dict[int, socket.socket] = {}
         self._host: Host | None = None
@@ -148,6 +164,17 @@ class LocalCluster:
     def _several(self) -> bool:
         return len(self.broker_ids) > 1
 
+    def client_settings(self, user: str | None = None) -> dict[str, str]:
+        """What a client sets to be let in, by librdkafka's names; as the first user by default."""
+        return self._security.client_settings(user or next(iter(self._security.users)))
+
+    @property
+    def registry_url(self) -> str:
+        """What clients call schema.registry.url."""
+        if self._registry is None:
+            raise RuntimeError("LocalCluster(registry=True) has a registry, once it is started")
+        return self._registry.url
+
     # Start and stop
 
     def start(self) -> Self:
@@ -158,11 +185,16 @@ class LocalCluster:
             self._own_directory = tempfile.TemporaryDirectory(prefix="ottla-", dir=memory_disk())
         self.directory.mkdir(parents=True, exist_ok=True)
         try:
+            if self._security.has_tls:
+                self._certificates = tempfile.TemporaryDirectory(prefix="ottla-certificates-")
+                self._security.prepare(Path(self._certificates.name))
             host = self._new_host()
             host.start()
             self._host = host
             self._reserved = {each: reserve_port() for each in self.broker_ids}
             self._start_brokers(self.broker_ids)
+            if self._with_registry:
+                self._registry = self._new_registry().start()
         except BaseException:
             self._stop_host()
             self._let_go()
@@ -174,6 +206,7 @@ class LocalCluster:
         with ExitStack() as stack:  # backwards, and each of them even if one before it failed
             stack.callback(self._let_go)
             stack.callback(self._stop_host)
+            stack.callback(self._stop_registry)
             for client in list(self._clients):
                 stack.callback(self._close_client, client)
 
@@ -267,9 +300,10 @@ class LocalCluster:
         from ottla.testing.topics import create_topic, wait_for_topic
 
         ports = [self.port_of(each) for each in sorted(self._running)]
-        create_topic(ports, name, partitions, replication_factor, configs or {})
+        settings = self._security.client_settings()
+        create_topic(ports, name, partitions, replication_factor, configs or {}, settings)
         if self._several:
-            wait_for_topic(ports, name)
+            wait_for_topic(ports, name, settings)
 
     def producer(self, **options: Any) -> Producer[Any, Any]:
         """An ottla.client.Producer, with its own `options`.
@@ -280,7 +314,7 @@ class LocalCluster:
         from ottla.client import Producer
 
         quick = CLIENT_SETTINGS if "delivery" in options else PRODUCER_SETTINGS
-        settings = {**quick, **options.pop("settings", {})}
+        settings = {**quick, **self.client_settings(), **options.pop("settings", {})}
         producer = Producer[Any, Any](self.bootstrap_servers, settings=settings, **options)
         self._clients.add(producer)
         return producer
@@ -292,7 +326,7 @@ class LocalCluster:
         from ottla.client import Consumer
 
         options.setdefault("auto_offset_reset", "earliest")
-        settings = {**CLIENT_SETTINGS, **options.pop("settings", {})}
+        settings = {**self._settings, **options.pop("settings", {})}
         consumer = Consumer[Any, Any](
             self.bootstrap_servers, topics or None, group=group, settings=settings, **options
         )
@@ -308,13 +342,13 @@ class LocalCluster:
         from ottla.client.configs import ConfigSource
 
         name = "share.auto.offset.reset"
-        with Admin(self.bootstrap_servers, settings=CLIENT_SETTINGS) as admin:
+        with Admin(self.bootstrap_servers, settings=self._settings) as admin:
             configs = {
                 each.name: each for each in admin.configs.describe(ResourceType.GROUP, group)
             }
             if configs[name].source == ConfigSource.DEFAULT_CONFIG:
                 admin.configs.alter(ResourceType.GROUP, group, set={name: "earliest"})
-        settings = {**CLIENT_SETTINGS, **options.pop("settings", {})}
+        settings = {**self._settings, **options.pop("settings", {})}
         consumer = ShareConsumer[Any, Any](
             self.bootstrap_servers, topics, group=group, settings=settings, **options
         )
@@ -324,17 +358,33 @@ class LocalCluster:
     def admin(self) -> Admin:
         from ottla.client import Admin
 
-        admin = Admin(self.bootstrap_servers, settings=CLIENT_SETTINGS)
+        admin = Admin(self.bootstrap_servers, settings=self._settings)
         self._clients.add(admin)
         return admin
 
+    @property
+    def _settings(self) -> dict[str, Any]:
+        return {**CLIENT_SETTINGS, **self.client_settings()}
+
     # What start and stop are made of
+
+    def _new_registry(self) -> RegistryServer:
+        from ottla.registry.schema_registry import SchemaRegistry
+        from ottla.registry.server import RegistryServer
+
+        settings = self.client_settings()
+        return RegistryServer(SchemaRegistry(self.bootstrap_servers, settings=settings), port=0)
+
+    def _stop_registry(self) -> None:
+        registry, self._registry = self._registry, None
+        if registry is not None:
+            registry.stop()
 
     def _new_host(self) -> Host:
         if self._process:
             from ottla.testing.broker_processes import BrokerProcesses
 
-            return BrokerProcesses(self._zookeepers)
+            return BrokerProcesses(self._zookeepers, self._security.client_settings())
         from ottla.testing.broker_thread import BrokerThread
 
         return BrokerThread(
@@ -350,7 +400,7 @@ class LocalCluster:
             from ottla.testing.topics import wait_for_brokers
 
             awake = [self.port_of(each) for each in sorted(self._running - self._paused)]
-            wait_for_brokers(awake, broker_ids)
+            wait_for_brokers(awake, broker_ids, self._security.client_settings())
 
     def _started_host(self) -> Host:
         if self._host is None:
@@ -386,7 +436,7 @@ class LocalCluster:
 
     def _properties(self, broker_id: int) -> dict[str, str]:
         ours = {
-            "listeners": f"PLAINTEXT://{HOST}:{self.port_of(broker_id)}",
+            **self._security.broker_properties(self.port_of(broker_id)),
             "log.dirs": str(self.directory_of(broker_id)),
         }
         if self._several:
@@ -414,9 +464,10 @@ class LocalCluster:
         for reserved in self._reserved.values():
             reserved.close()
         self._reserved.clear()
-        if self._own_directory is not None:
-            self._own_directory.cleanup()
-            self._own_directory = None
+        for made in (self._own_directory, self._certificates):
+            if made is not None:
+                made.cleanup()
+        self._own_directory = self._certificates = None
 
 
 def replicated(brokers: int) -> dict[str, str]:

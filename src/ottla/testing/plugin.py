@@ -19,6 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ottla.registry.server import RegistryServer
     from ottla.testing.local_cluster import LocalCluster
 
 
@@ -38,6 +39,17 @@ def kafka(pytestconfig: pytest.Config) -> Iterator[LocalCluster]:
 
     with LocalCluster(config=_properties(pytestconfig)) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def registry(kafka: LocalCluster) -> Iterator[RegistryServer]:
+    """A schema registry beside the broker of the fixture kafka: registry.url."""
+    from ottla.registry.schema_registry import SchemaRegistry
+    from ottla.registry.server import RegistryServer
+
+    settings = kafka.client_settings()
+    with RegistryServer(SchemaRegistry(kafka.bootstrap_servers, settings=settings), port=0) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

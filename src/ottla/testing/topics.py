@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from ottla.client.lines import Line, check
@@ -15,6 +16,7 @@ from ottla.wire.messages import metadata
 
 TOPIC_S_MAX: Final = 30.0
 LOOK_EVERY_S: Final = 0.01
+OPEN: Final[Mapping[str, str]] = MappingProxyType({})  # what a line needs where everybody may enter
 
 
 def create_topic(
@@ -23,13 +25,14 @@ def create_topic(
     partitions: int,
     replication_factor: int,
     configs: Mapping[str, str],
+    settings: Mapping[str, str] = OPEN,
 ) -> None:
     """At whichever broker decides."""
     configured = [creation.CreatableTopicConfig(*each) for each in configs.items()]
     topic = creation.CreatableTopic(name, partitions, replication_factor, [], configured)
     request = creation.CreateTopicsRequest([topic], timeout=round(TOPIC_S_MAX * 1000))
     for port in ports:
-        line = Line(HOST, port, settings={}, timeout_s=TOPIC_S_MAX)
+        line = Line(HOST, port, settings=settings, timeout_s=TOPIC_S_MAX)
         try:
             answer = line.call(request, ApiKey.CREATE_TOPICS, creation.CreateTopicsResponse)
         finally:
@@ -40,11 +43,11 @@ def create_topic(
     check(result.error_code, result.error_message)
 
 
-def wait_for_topic(ports: Sequence[int], name: str) -> None:
+def wait_for_topic(ports: Sequence[int], name: str, settings: Mapping[str, str] = OPEN) -> None:
     """Until each of these brokers knows it, and who leads its partitions."""
     deadline = time.monotonic() + TOPIC_S_MAX
     for port in ports:
-        line = Line(HOST, port, settings={}, timeout_s=TOPIC_S_MAX)
+        line = Line(HOST, port, settings=settings, timeout_s=TOPIC_S_MAX)
         try:
             while not _is_known(line, name):
                 if time.monotonic() > deadline:
@@ -54,11 +57,13 @@ def wait_for_topic(ports: Sequence[int], name: str) -> None:
             line.close()
 
 
-def wait_for_brokers(ports: Sequence[int], broker_ids: Sequence[int]) -> None:
+def wait_for_brokers(
+    ports: Sequence[int], broker_ids: Sequence[int], settings: Mapping[str, str] = OPEN
+) -> None:
     """Until the brokers at these ports know that those are alive."""
     deadline = time.monotonic() + TOPIC_S_MAX
     for port in ports:
-        line = Line(HOST, port, settings={}, timeout_s=TOPIC_S_MAX)
+        line = Line(HOST, port, settings=settings, timeout_s=TOPIC_S_MAX)
         try:
             while missing := set(broker_ids) - _alive(line):
                 if time.monotonic() > deadline:
