@@ -24,7 +24,8 @@ from benchmarks.brokers import NAMES, Broker, StartError, default_commands, star
 from benchmarks.conditions import busy_share, conditions
 from benchmarks.figures import Meter
 from benchmarks.rounds import Rounds
-from benchmarks.rows import CONDITIONS, ROW_KEYS, own_rows, shared_rows
+from benchmarks.rows import CONDITIONS, ROW_KEYS, own_rows, secured_rows, shared_rows
+from benchmarks.secured_listeners import SecuredListeners
 from benchmarks.settings import FULL, QUICK, Settings
 from benchmarks.warm_up import warm_broker, warm_machine
 
@@ -69,6 +70,12 @@ def run(bench: Bench, console: Console, names: list[str], given: argparse.Namesp
             facts["idle"] = idle_cpu(brokers)
             for row in shared:
                 rounds.run_shared(row, brokers)
+    secured = [row for key, rows in secured_rows().items() if key in given.rows for row in rows]
+    if secured:
+        certificates = SecuredListeners(bench.directory / "certificates")
+        with running(bench, rounds, names, certificates) as brokers:
+            for row in secured:
+                rounds.run_shared(row, brokers)
     for key, own in own_rows().items():
         if key not in given.rows:
             continue
@@ -87,12 +94,17 @@ def run(bench: Bench, console: Console, names: list[str], given: argparse.Namesp
 
 
 @contextmanager
-def running(bench: Bench, rounds: Rounds, names: list[str]) -> Generator[list[Broker], None, None]:
+def running(
+    bench: Bench, rounds: Rounds, names: list[str], secured: SecuredListeners | None = None
+) -> Generator[list[Broker], None, None]:
     """Brokers that are up and warm, gone with their data when the block is left."""
     with ExitStack() as stack:
         brokers = []
         for name in names:
-            broker = start_broker(name, bench.directory / name, bench.commands)
+            if secured is None:
+                broker = start_broker(name, bench.directory / name, bench.commands)
+            else:
+                broker = secured.start(name, bench)
             stack.callback(broker.remove)
             brokers.append(broker)
             rounds.progress(f"{name} is up, pid {broker.pid}, {broker.start_s:.2f} s")

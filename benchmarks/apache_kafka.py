@@ -140,11 +140,21 @@ def new_quorum(controller_ports: Mapping[int, int]) -> Quorum:
 
 
 def format_storage(
-    directory: Path, *, port: int, quorum: Quorum, overrides: Mapping[str, str], node_id: int = 1
+    directory: Path,
+    *,
+    port: int,
+    quorum: Quorum,
+    overrides: Mapping[str, str],
+    node_id: int = 1,
+    listeners: Mapping[str, int] | None = None,
 ) -> None:
     """Writes the properties and formats the data directory, which Kafka wants before any start."""
     properties = directory / "server.properties"
     lines = {**server_properties(directory, node_id, port=port, quorum=quorum), **overrides}
+    for protocol, own_port in (listeners or {}).items():
+        for name in ("listeners", "advertised.listeners"):
+            lines[name] += f",{protocol}://127.0.0.1:{own_port}"
+        lines["listener.security.protocol.map"] += f",{protocol}:{protocol}"
     properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
     (directory / "log4j2.properties").write_text(LOG4J_PROPERTIES.format(level="INFO"))
     command = tool_command(

@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -53,6 +53,8 @@ class Broker:
     server: Spawned
     start_s: float
     """From the start of the process to the first acknowledged record."""
+    listeners: Mapping[str, int] = field(default_factory=dict)
+    """Beside PLAINTEXT: protocol -> port."""
 
     @property
     def pid(self) -> int:
@@ -103,25 +105,35 @@ def default_commands(ottla: Sequence[str] | None = None) -> Commands:
 
 
 def start_broker(
-    name: str, directory: Path, commands: Commands, *, overrides: Mapping[str, str] | None = None
+    name: str,
+    directory: Path,
+    commands: Commands,
+    *,
+    overrides: Mapping[str, str] | None = None,
+    protocols: Sequence[str] = (),
 ) -> Broker:
     """Starts a broker in a new directory and waits for its first acknowledged record.
 
     Kafka's storage is formatted before the clock runs: that is a step of its own there. `overrides`
-    are what one row changes in the defaults of both.
+    are what one row changes in the defaults of both; `protocols` have a listener each, too.
     """
     directory.mkdir(parents=True)
     port = free_port()
+    listeners = {protocol: free_port() for protocol in protocols}
+    changes = {**OVERRIDES, **(overrides or {})}
     if name == KAFKA:
         quorum = apache_kafka.new_quorum({1: free_port()})
-        changes = {**OVERRIDES, **(overrides or {})}
-        apache_kafka.format_storage(directory, port=port, quorum=quorum, overrides=changes)
+        apache_kafka.format_storage(
+            directory, port=port, quorum=quorum, overrides=changes, listeners=listeners
+        )
     command = commands[name](directory, port)
     if name == OTTLA:
-        for item in (overrides or {}).items():
+        places = {"PLAINTEXT": port, **listeners}
+        named = ",".join(f"{protocol}://{HOST}:{place}" for protocol, place in places.items())
+        for item in {**changes, "listeners": named}.items():
             command += ["--override", "=".join(item)]
     server, start_s = _spawn_and_wait(command, directory, port)
-    return Broker(name, port, directory, server, start_s)
+    return Broker(name, port, directory, server, start_s, listeners)
 
 
 def _spawn_and_wait(command: list[str], directory: Path, port: int) -> tuple[Spawned, float]:

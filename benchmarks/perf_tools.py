@@ -58,26 +58,33 @@ def producer_command(
     count: int,
     warm_up_count: int,
     acks: str = "1",
+    config: Path | None = None,
 ) -> list[str]:
     """Payloads come from a file: made one random byte at a time, as --record-size does, they would
-    cost the tool more than the broker spends on them."""
+    cost the tool more than the broker spends on them. `config` is a client's properties file."""
     warm_up = ["--warmup-records", str(warm_up_count)] if warm_up_count else []
     return tool_command(
         "org.apache.kafka.tools.ProducerPerformance",
         *("--bootstrap-server", broker.bootstrap, "--topic", topic),
         *("--num-records", str(count + warm_up_count), *warm_up),
         *("--throughput", "-1", "--payload-file", str(payloads)),
-        *("--command-property", f"acks={acks}"),
+        *("--command-property", f"acks={acks}", *_config(config)),
     )
 
 
-def consumer_command(broker: Target, topic: str, *, count: int, group: str) -> list[str]:
+def consumer_command(
+    broker: Target, topic: str, *, count: int, group: str, config: Path | None = None
+) -> list[str]:
     return tool_command(
         "org.apache.kafka.tools.ConsumerPerformance",
         *("--bootstrap-server", broker.bootstrap, "--topic", topic),
         *("--num-records", str(count), "--group", group, "--timeout", str(CONSUMER_SILENCE_MS)),
-        *("--date-format", DATE_FORMAT, "--hide-header"),
+        *("--date-format", DATE_FORMAT, "--hide-header", *_config(config)),
     )
+
+
+def _config(config: Path | None) -> tuple[str, ...]:
+    return () if config is None else ("--command-config", str(config))
 
 
 def produce(
@@ -88,15 +95,24 @@ def produce(
     count: int,
     warm_up_count: int = 0,
     acks: str = "1",
+    config: Path | None = None,
 ) -> Produced:
     command = producer_command(
-        broker, topic, payloads=payloads, count=count, warm_up_count=warm_up_count, acks=acks
+        broker,
+        topic,
+        payloads=payloads,
+        count=count,
+        warm_up_count=warm_up_count,
+        acks=acks,
+        config=config,
     )
     return parse_produced(run_tool(command, timeout_s=TOOL_TIMEOUT_S).output)
 
 
-def consume(broker: Target, topic: str, *, count: int, group: str) -> Consumed:
-    command = consumer_command(broker, topic, count=count, group=group)
+def consume(
+    broker: Target, topic: str, *, count: int, group: str, config: Path | None = None
+) -> Consumed:
+    command = consumer_command(broker, topic, count=count, group=group, config=config)
     consumed = parse_consumed(run_tool(command, timeout_s=TOOL_TIMEOUT_S).output)
     return _whole(consumed, count)
 

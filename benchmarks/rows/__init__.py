@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchmarks.bench import OwnRow, SharedRow
-from benchmarks.rows import connect, streams
+from benchmarks.rows import connect, secured, streams
 from benchmarks.rows.cluster import CatchUp, FailoverTime, ManyPartitions, Replicated
 from benchmarks.rows.compaction import Compaction
 from benchmarks.rows.connect import ConnectCopies
@@ -14,6 +14,12 @@ from benchmarks.rows.growth import Growth
 from benchmarks.rows.latency import FixedRateLatency, OneInFlightLatency
 from benchmarks.rows.rebalance import Rebalance
 from benchmarks.rows.requests import PIPELINE_DEPTH, LibrdkafkaRequests, RawRequests
+from benchmarks.rows.secured import (
+    AccessCost,
+    FullHandshakes,
+    SecuredConsume,
+    SecuredProduce,
+)
 from benchmarks.rows.spark import SparkJobs, SparkLatency, SparkStart
 from benchmarks.rows.sql import SqlQueries
 from benchmarks.rows.start import Start
@@ -45,8 +51,21 @@ def shared_rows() -> dict[str, list[SharedRow]]:
     }
 
 
+def secured_rows() -> dict[str, list[SharedRow]]:
+    """On brokers that listen over TLS as well."""
+    doors = ("SSL", "SASL_SSL")
+    return {
+        "secured": [
+            *(SecuredProduce(protocol) for protocol in doors),
+            *(SecuredConsume(protocol) for protocol in doors),
+            FullHandshakes(),
+        ],
+    }
+
+
 def own_rows() -> dict[str, list[OwnRow]]:
     return {
+        "access": [AccessCost()],
         "compaction": [Compaction()],
         "start": [Start()],
         "spark": [SparkJobs(), SparkLatency()],
@@ -64,7 +83,8 @@ def own_rows() -> dict[str, list[OwnRow]]:
 
 CONDITIONS: dict[str, Callable[[Settings], str]] = {
     "connect": connect.conditions,
+    "secured": secured.conditions,
     "streams": streams.conditions,
 }
 """What a reader must know of one row besides."""
-ROW_KEYS = (*shared_rows(), *own_rows())
+ROW_KEYS = (*shared_rows(), *secured_rows(), *own_rows())

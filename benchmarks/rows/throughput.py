@@ -54,11 +54,15 @@ class Consume:
     def measure(self, bench: Bench, broker: Broker) -> list[Figure]:
         if broker.name not in self.topics:
             self.topics[broker.name] = self.fill(bench, broker)
-        topic, count = self.topics[broker.name], bench.settings.count(self.size)
+        topic = self.topics[broker.name]
         group = f"bench-group-{next(_groups)}"
         with Meter(broker) as meter:
-            consumed = perf_tools.consume(broker, topic, count=count, group=group)
+            consumed = self.consumed(bench, broker, topic, group)
         return [rate(self.title, "records/s", consumed.rate, cpu_us=meter.us_per(consumed.count))]
+
+    def consumed(self, bench: Bench, broker: Broker, topic: str, group: str) -> perf_tools.Consumed:
+        count = bench.settings.count(self.size)
+        return perf_tools.consume(broker, topic, count=count, group=group)
 
     def fill(self, bench: Bench, broker: Broker) -> str:
         topic = create_topic(broker, "consume")
