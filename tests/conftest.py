@@ -1,4 +1,4 @@
-"""How tests are spread over processes where a part of the checks has several (`--dist loadfile`).
+"""What all tests share: signals, and how they are spread over processes (`--dist loadfile`).
 
 Each process has brokers, a Spark and folders of its own, as every run has. The tests of a file stay
 together, in their order: fixtures of a module are made once. Files that take long come first, so
@@ -7,7 +7,24 @@ that at the end no process waits for another.
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+from pathlib import Path
+
+import hypothesis
 import pytest
+
+# Tests read the supplement of Kafka's messages, which the generator has.
+sys.path.append(str(Path(__file__).parents[1] / "tools"))
+
+# A busy machine takes seconds for what takes milliseconds: how long an example takes says nothing.
+hypothesis.settings.register_profile(
+    "any-machine",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("any-machine")
 
 # The longest first.
 LONG = (
@@ -27,6 +44,20 @@ LONG = (
     "test_confluent_quotas.py",
 )
 FIRST = {name: place for place, name in enumerate(LONG)}
+
+
+def pytest_configure() -> None:
+    # A shell without job control starts background jobs with SIGINT ignored, and every process that
+    # a test starts inherits that: a test that presses Ctrl-C would wait for nothing.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """A failure is a line at once: a run that is ended before its summary has still named it."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        reason = report.longreprtext.rstrip().rpartition("\n")[2]
+        print(f"\nfailing: {report.nodeid} ({report.when}): {reason}", file=sys.stderr)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

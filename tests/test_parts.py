@@ -19,8 +19,15 @@ fine:
 \t@echo fine
 endless:
 \t@echo $$$$ >>started; exec sleep 1000
+daemon:
+\t@setsid sh -c 'trap "" HUP; echo $$$$ >>started; exec sleep 1000' </dev/null >/dev/null 2>&1 &
+stubborn:
+\t@setsid sh -c 'trap "" TERM HUP; echo $$$$ >>started; while :; do sleep 1; done' \
+		</dev/null >/dev/null 2>&1 &
 later:
 	@until test -s started; do sleep 0.05; done
+half:
+\t@echo 'failing: test_of_another_lane'; echo $$$$ >>started; exec sleep 1000
 bad:
 \t@exit 3
 killed:
@@ -80,6 +87,19 @@ def test_a_part_that_fails_ends_the_others(folder: Path, part: str) -> None:
         done = run(folder, *lanes)
         assert done.returncode == 1, done.stdout
         assert "FAILED: it is the first" in done.stdout
+    wait_until(lambda: all(map(gone, started(folder))))
+
+
+def test_failures_of_a_part_that_is_ended_are_named(folder: Path) -> None:
+    done = run(folder, "later bad", "half")
+    assert "failing: test_of_another_lane" in done.stdout
+
+
+@pytest.mark.parametrize("part", ["daemon", "stubborn"])
+def test_a_process_that_left_its_lane_ends_with_it(folder: Path, part: str) -> None:
+    done = run(folder, f"{part} later endless", f"{part} later bad")
+    assert done.returncode == 1, done.stdout
+    assert len(started(folder)) >= 2
     wait_until(lambda: all(map(gone, started(folder))))
 
 

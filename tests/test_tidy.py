@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-SOURCES = [ROOT / "src", ROOT / "tools", ROOT / "benchmarks"]
+SOURCES = [ROOT / "src", ROOT / "tools", ROOT / "benchmarks", ROOT / "suites"]
 GENERATED = ROOT / "src/ottla/wire/messages"
 
 FUNCTION_LINES_MAX = 70

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs parts of the checks (targets of the Makefile) in lanes: the parts of a lane one after the other,
 # the lanes beside each other, as much of what the parts do is waiting. Says how long each took.
-# The first part that fails is the last: the other lanes are ended.
+# The first part that fails is the last: the other lanes end, with every process that they started.
 #
 #   tools/parts.sh "lint unit clients" "spark delivery"      two lanes
 #   tools/parts.sh "unit"                                    one: what it prints is seen as it comes
@@ -45,13 +45,30 @@ run_lane() {
     done
 }
 
-# A lane has a process group of its own: what its part has started ends with it.
+# The processes that the lanes started and that still run. Spark's daemons, brokers and ZooKeeper leave
+# the lane's process group (setsid), and their parents die before them, so neither group nor parent
+# finds them: the mark in their environment does. Without /proc only the groups are ended.
+marked() {
+    { grep -lsz "^OTTLA_PARTS_RUN=$OTTLA_PARTS_RUN\$" /proc/[0-9]*/environ || true; } | cut -d/ -f3
+}
+
+signal_all() { for pid in $(marked); do kill "-$1" "$pid" 2>/dev/null || true; done; }
+
 end_lanes() {
     for pid in $pids; do kill -TERM -- "-$pid" 2>/dev/null || true; done
+    signal_all TERM
+    for _ in $(seq 50); do
+        if [ -z "$(marked)" ]; then break; fi
+        sleep 0.2
+    done
+    signal_all KILL
     wait
     rm -rf "$folder"
 }
 trap 'end_lanes; exit 130' INT TERM HUP
+
+# `marked` finds this run's processes by it. A run inside another's part has a mark of its own.
+export OTTLA_PARTS_RUN="$$-$begun"
 
 set -m
 for lane in "$@"; do
@@ -78,6 +95,7 @@ done
 code=0
 if [ -f "$folder/failed" ]; then
     code=1
+    grep -hs '^failing: ' "$folder"/*.log | sort -u || true
     say "$(cat "$folder/failed") FAILED: it is the first, the rest is not run"
 elif [ -f "$folder/table" ]; then
     cat "$folder/table"

@@ -5,8 +5,8 @@
 #   tools/setup_test_clients.sh            kcat, ZooKeeper, PostgreSQL, kafkajs, clients of ksqlDB, the Java
 #                                          client, kafka-python's own tests
 #   tools/setup_test_clients.sh --packages only what Debian has: kcat, ZooKeeper, PostgreSQL, Node, Java
-#   tools/setup_test_clients.sh --maven    also Kafka with its shell tools, Kafka Streams and Spark's Kafka
-#                                          connector (Maven Central), franz-go (Go modules)
+#   tools/setup_test_clients.sh --maven    also Kafka with its shell tools, its newest Java client, Kafka
+#                                          Streams and Spark's Kafka connector (Maven Central), franz-go (Go modules)
 #   tools/setup_test_clients.sh --librdkafka   also librdkafka's own tests, compiled
 set -eu
 
@@ -71,6 +71,13 @@ debian_packages() {
         has_python_headers || missing="$missing python3-dev"
         command -v mvn >/dev/null || missing="$missing maven"
         command -v go >/dev/null || missing="$missing golang-go"
+    fi
+    if [ "$1" = --librdkafka ]; then
+        command -v make >/dev/null || missing="$missing make"
+        command -v g++ >/dev/null || missing="$missing g++"
+        [ -d /usr/include/rapidjson ] || missing="$missing rapidjson-dev"
+        [ -f /usr/include/openssl/ssl.h ] || missing="$missing libssl-dev"
+        ls /usr/include/*/curl/curl.h >/dev/null 2>&1 || missing="$missing libcurl4-openssl-dev"
     fi
     [ -n "$missing" ] || return 0
     say "installing$missing"
@@ -161,6 +168,18 @@ kafka_from_maven() {
     make_ready "$folder" "$wanted"
 }
 
+# The newest Java client: our checks are compiled with it, too.
+newest_java_client() {
+    folder="$cache/java-client-newest"
+    wanted=$(fingerprint newest_java_client "$clients/java-client/pom.xml" "$clients"/java/*.java)
+    if is_ready "$folder" "$wanted"; then return 0; fi
+    say "the newest Java client from Maven Central"
+    begin
+    from_maven "$clients/java-client/pom.xml" "$making"
+    javac -nowarn -proc:none -d "$making/classes" -cp "$making/*" "$clients"/java/*.java
+    make_ready "$folder" "$wanted"
+}
+
 # Kafka Streams with its TopologyTestDriver, and a program that asks it.
 kafka_streams() {
     folder="$cache/kafka-streams"
@@ -188,11 +207,13 @@ spark_connector() {
 # Our checks, and franz-go's own tests: a Go module comes with them.
 franz_go() {
     folder="$cache/franz-go"
-    wanted=$(fingerprint franz_go "$clients"/franz-go/*)
+    wanted=$(fingerprint franz_go "$clients"/franz-go/*.* "$clients"/franz-go/*/*)
     if is_ready "$folder" "$wanted"; then return 0; fi
     say "franz-go from its Go modules"
     begin
     (cd "$clients/franz-go" && go build -o "$making/checks" . &&
+        go build -o "$making/deliver" ./deliver &&
+        go build -o "$making/secured" ./secured &&
         go test -c -o "$making/kgo.test" github.com/twmb/franz-go/pkg/kgo)
     make_ready "$folder" "$wanted"
 }
@@ -201,7 +222,10 @@ franz_go() {
 librdkafka_tests() {
     folder="$cache/librdkafka"
     package="@confluentinc/kafka-javascript@1.10.1"
-    if is_ready "$folder" "$package"; then return 0; fi
+    # Tests that read statistics or the output of programs are compiled where RapidJSON is; TLS and
+    # SCRAM need OpenSSL, OAUTHBEARER with a provider needs curl.
+    wanted="$package with RapidJSON, OpenSSL, curl"
+    if is_ready "$folder" "$wanted"; then return 0; fi
     say "librdkafka's own tests, out of $package (compiling takes a few minutes)"
     rm -rf "$folder"
     mkdir -p "$folder"
@@ -210,11 +234,11 @@ librdkafka_tests() {
         npm pack --silent "$package" >/dev/null
         tar -xzf ./*.tgz --strip-components=3 package/deps/librdkafka
         rm -f ./*.tgz
-        ./configure --disable-gssapi --disable-curl --disable-ssl
+        ./configure --disable-gssapi
         make -j2 libs
         make -j2 -C tests build
     ) >"$folder.log" 2>&1 || { tail -n 30 "$folder.log" >&2; exit 1; }
-    printf '%s' "$package" >"$folder/.ready"
+    printf '%s' "$wanted" >"$folder/.ready"
 }
 
 # One at a time: several parts of the checks ask for this, and may do so at once.
@@ -228,6 +252,7 @@ java_client
 kafka_python_tests
 if [ "${1:-}" = --maven ]; then
     kafka_from_maven
+    newest_java_client
     kafka_streams
     spark_connector
     franz_go

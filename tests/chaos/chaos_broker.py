@@ -1,9 +1,10 @@
 """A broker whose disk can be slowed and whose clock can be set while it runs.
 
-    python chaos_broker.py CONTROL serve --override ...
+    python chaos_broker.py CONTROL FAULT serve --override ...
 
-CONTROL is a file of JSON: {"clock_ms": -2000, "sync_s": 0.5}. It is put in here, from outside; the
-project's source has no switch for it.
+CONTROL is a file of JSON: {"clock_ms": -2000, "sync_s": 0.5}. FAULT is `none`, or a fault of
+tests/delivery/broken_broker.py. Both are put in here, from outside; the project's source has no
+switch for them.
 """
 
 from __future__ import annotations
@@ -62,7 +63,12 @@ def take_control(control: Control) -> None:
 
 
 if __name__ == "__main__":
-    control = Control(Path(sys.argv.pop(1)))
+    control, fault = Control(Path(sys.argv.pop(1))), sys.argv.pop(1)
     take_control(control)
+    if fault != "none":
+        sys.path.append(str(Path(__file__).parent.parent / "delivery"))
+        from broken_broker import break_it
+
+        break_it(fault)
     threading.Thread(target=control.follow, daemon=True).start()
     sys.exit(main())

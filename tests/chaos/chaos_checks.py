@@ -11,20 +11,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from chaos_history import FOLLOWING, ClusterHistory, merged
+from chaos_history import FOLLOWING, ClusterHistory
 from delivery_checks import SHOWN_MAX
 from delivery_checks import violations as delivery_violations
 from delivery_history import Place
 from delivery_log import Batch
 
-OFFSETS: Place = ("__consumer_offsets", 0)
-
 
 def violations(history: ClusterHistory) -> list[str]:
     """Everything that is wrong with this run; nothing, if all is well."""
-    seen = merged(history.polls)
-    history.logs = {place: seen.get(place, []) for place in history.logs}
-    history.group_batches = seen.get(OFFSETS, [])
     found = delivery_violations(history)
     for check in CLUSTER:
         broken = list(check(history))

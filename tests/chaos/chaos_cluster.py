@@ -18,7 +18,9 @@ from pathlib import Path
 
 from chaos_openers import opener_by_process
 from chaos_plan import CLIENTS, ZOOKEEPER
+from chaos_security import ClusterSecurity, merged_settings
 from compat_brokers import Broker, free_port
+from compat_raw import RawClient
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -63,21 +65,23 @@ class ChaosBroker(Broker):
         self.paused = False
         self.doors: list[Door] = []
         self.addresses: dict[str, str] = {}
+        self.fault = "none"
+        """Built in, so that a run is seen to find it: see chaos_broker.py."""
         self._control = directory / "control.json"
         self._controlled: dict[str, float] = {}
 
     def command(self) -> list[str]:
         listeners = f"CLIENT://127.0.0.1:{self.port},INTERNAL://127.0.0.1:{self.internal_port}"
         overrides = {
+            "listener.security.protocol.map": "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT",
             **self.settings,
             "listeners": listeners,
-            "listener.security.protocol.map": "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT",
             "inter.broker.listener.name": "INTERNAL",
             "log.dirs": str(self.data_directory),
             **self.addresses,
         }
         launcher = str(HERE / "chaos_broker.py")
-        command = [sys.executable, launcher, str(self._control), "serve"]
+        command = [sys.executable, launcher, str(self._control), self.fault, "serve"]
         for name, value in overrides.items():
             command += ["--override", f"{name}={value}"]
         return command
@@ -147,8 +151,10 @@ class Cluster:
         settings: Mapping[str, str] | None = None,
         numbers: Iterable[str] = ("1", "2", "3"),
         zookeepers: int = 1,
+        security: ClusterSecurity | None = None,
     ) -> None:
         self.network = Network()
+        self.security = security
         self._zookeeper: ZooKeeperServer | ZooKeeperEnsemble = (
             ZooKeeperServer(directory=directory / "zookeeper")
             if zookeepers == 1
@@ -160,6 +166,9 @@ class Cluster:
             number: ChaosBroker(directory / f"broker{number}", number, settings or {})
             for number in numbers
         }
+        for number, broker in self.brokers.items() if security is not None else ():
+            # As they are now: what is changed later is in the metadata store, not in this file.
+            broker.settings |= security.broker_settings(number)
 
     def start(self) -> None:
         self.network.start()
@@ -190,8 +199,8 @@ class Cluster:
         deadline = time.monotonic() + START_S_MAX
         while True:
             try:
-                admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-                if len(admin.list_topics(timeout=2).brokers) == len(self.brokers):
+                known = self._admin(log_level=0).list_topics(timeout=2).brokers
+                if len(known) == len(self.brokers):
                     return
             except KafkaException:
                 pass
@@ -201,9 +210,19 @@ class Cluster:
             time.sleep(0.1)
 
     def make_topic(self, name: str, partitions: int) -> None:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
         new = NewTopic(name, partitions, 3, config={"min.insync.replicas": "2"})
+        admin = self._admin()
         admin.create_topics([new])[name].result(START_S_MAX)
+
+    def connect(self, broker: ChaosBroker, user: str) -> RawClient:
+        """Straight to a broker, past the network."""
+        if self.security is None:
+            return RawClient(broker.bootstrap, user)
+        return self.security.connect(broker.bootstrap, user)
+
+    def _admin(self, **settings: int) -> AdminClient:
+        secured = merged_settings(self.security, "operator")
+        return AdminClient({"bootstrap.servers": self.bootstrap, **secured, **settings})
 
     def heal(self) -> None:
         """No fault is left; whoever is away is started again."""

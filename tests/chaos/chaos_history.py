@@ -21,6 +21,8 @@ from typing import Any
 from delivery_history import History, Place
 from delivery_log import Batch, batches_of
 
+OFFSETS: Place = ("__consumer_offsets", 0)
+TRANSACTIONS: Place = ("__transaction_state", 0)
 FOLLOWING = -1
 """In place of an epoch: this broker did not lead."""
 
@@ -80,6 +82,13 @@ class ClusterHistory(History):
     healings: list[Healing] = field(default_factory=list)
     replicas: dict[tuple[int, Place], list[Batch]] = field(default_factory=dict)
     """By broker and partition: what lies on its disk at the end."""
+
+    def merge(self) -> None:
+        """The logs of one broker's history, from what all brokers have shown."""
+        seen = merged(self.polls)
+        self.logs = {place: seen.get(place, []) for place in self.logs}
+        self.group_batches = seen.get(OFFSETS, [])
+        self.transaction_batches = seen.get(TRANSACTIONS, [])
 
 
 def note(history: ClusterHistory, line: list[Any]) -> None:

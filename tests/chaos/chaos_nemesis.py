@@ -8,8 +8,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+from chaos_certificates import CertificateExchange
 from chaos_cluster import ChaosBroker, Cluster
-from chaos_plan import CLIENTS, ZOOKEEPER, Fault
+from chaos_plan import CLIENTS, EXCHANGES, ZOOKEEPER, Fault
 
 ROLL_S_MAX = 20.0
 
@@ -30,6 +31,8 @@ class Nemesis:
         self._due: list[tuple[float, int, Action]] = []
         self._numbers = itertools.count()
         self._rolling: list[str] = []
+        self.exchange: CertificateExchange | None = None
+        """Where listeners are over TLS."""
         self.done: Counter[str] = Counter()
 
     @property
@@ -80,6 +83,7 @@ class Nemesis:
             "pause zookeeper": self._pause_zookeeper,
             "rolling restart": self._rolling_restart,
             "kill all": self._kill_all,
+            **dict.fromkeys(EXCHANGES, self._exchange),
         }
         if kinds[fault.kind](fault, brokers):
             self.done[fault.kind] += 1
@@ -198,6 +202,14 @@ class Nemesis:
         (broker,) = brokers
         broker.control(clock_ms=fault.size)
         self._later(fault, lambda: broker.control(clock_ms=0))
+        return True
+
+    # Certificates
+
+    def _exchange(self, fault: Fault, brokers: list[ChaosBroker]) -> bool:
+        """Whoever is away gets its certificate all the same."""
+        assert self.exchange is not None
+        self.exchange.ask(fault.kind, brokers[0].number if brokers else "")
         return True
 
     # ZooKeeper

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # Parties of the network beside the brokers, which have numbers.
 CLIENTS, ZOOKEEPER = "clients", "zookeeper"
@@ -49,6 +49,9 @@ WEIGHTS = {
     "pause worker": 1,
     "replace worker": 1,
 }
+# On a cluster over TLS: certificates are exchanged beside all that.
+EXCHANGES = {"renew by file": 4, "renew by config": 4, "new authority": 1}
+CHANCES = {**WEIGHTS, **EXCHANGES}
 # The short mixture of every CI run has one of each of these groups.
 ESSENTIAL = (
     ("kill",),
@@ -57,6 +60,10 @@ ESSENTIAL = (
     ("expire",),
     ("kill zookeeper", "pause zookeeper"),
     ("kill worker",),
+)
+
+OF_NO_BROKER = frozenset(
+    {"kill zookeeper", "pause zookeeper", "rolling restart", "kill all", "new authority"}
 )
 
 
@@ -85,6 +92,9 @@ class Plan:
     seed: int
     storms: tuple[tuple[Fault, ...], ...]
 
+    def count(self, kind: str) -> int:
+        return sum(fault.kind == kind for storm in self.storms for fault in storm)
+
     def __str__(self) -> str:
         lines = [f"OTTLA_SEED={self.seed}"]
         for number, storm in enumerate(self.storms, 1):
@@ -103,12 +113,16 @@ class Setting:
     """ZooKeeper's session timeout: an `expire` is longer."""
     kinds: tuple[str, ...] = tuple(WEIGHTS)
 
+    def secured(self) -> Setting:
+        """The same over TLS."""
+        return replace(self, kinds=tuple(CHANCES))
+
 
 def make_plan(seed: int, seconds: float, setting: Setting, *, storm_s: float = STORM_S) -> Plan:
     """Storms for so many seconds; the first ones have all that is essential among them."""
     chance = random.Random(f"nemesis {seed}")
     needed = [chance.choice(group) for group in ESSENTIAL]
-    needed = [kind for kind in needed if kind in setting.kinds]
+    needed = [kind for kind in (*needed, *EXCHANGES) if kind in setting.kinds]
     chance.shuffle(needed)
     count = max(1, round(seconds / storm_s))
     storms = []
@@ -125,7 +139,7 @@ def _storm(
     while (at_s := moments[-1] + chance.uniform(*GAP_S)) < seconds or len(moments) < len(needed):
         moments.append(at_s)
     kinds = list(setting.kinds)
-    weights = [WEIGHTS[kind] for kind in kinds]
+    weights = [CHANCES[kind] for kind in kinds]
     chosen = [*needed, *chance.choices(kinds, weights, k=len(moments) - len(needed))]
     chance.shuffle(chosen)
     for at_s, kind in zip(moments, chosen, strict=True):
@@ -139,8 +153,10 @@ def _fault(chance: random.Random, setting: Setting, at_s: float, kind: str) -> F
     targets = (_one_broker(chance, setting),)
     if kind in ("cut", "cut one way", "delay"):
         targets = tuple(chance.sample(setting.brokers, 2))
-    elif kind in ("kill zookeeper", "pause zookeeper", "rolling restart", "kill all"):
+    elif kind in OF_NO_BROKER:
         targets = ()
+    elif kind in EXCHANGES:  # of a broker that is known by its number: it is done in every run
+        targets = (chance.choice(setting.brokers),)
     if kind == "delay":
         size = chance.choice((0.05, 0.2, 1.0))
     elif kind == "slow disk":

@@ -7,14 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from chaos_certificates import CertificateExchange
 from chaos_cluster import SESSION_MS, Cluster
-from chaos_history import ClusterHistory, replicas_on_disk
+from chaos_history import OFFSETS, TRANSACTIONS, ClusterHistory, replicas_on_disk
 from chaos_nemesis import Nemesis
 from chaos_plan import CONTROLLER, LEADER, Fault, Plan, Setting, make_plan
-from chaos_watch import OFFSETS, TRANSACTIONS, Watch
+from chaos_security import ClusterSecurity, refusals
+from chaos_watch import Watch
+from delivery_clients import AIOKAFKA, FRANZ_GO, JAVA
 from delivery_faults import Fault as WorkerFault
 from delivery_log import committed
-from delivery_run import AIOKAFKA, TICK_S, WORKER_START_S, Run, Slot, end
+from delivery_run import TICK_S, WORKER_START_S, Run, Slot, end
 from delivery_watch import wait_until
 
 PARTITIONS = 3
@@ -32,13 +35,14 @@ class ClusterRun(Run):
     converge_s: float = CONVERGE_S
     settings: dict[str, str] = field(default_factory=dict)
     zookeepers: int = 1
-    transactions_min: int = 0
-    """So many of the transforms' must be committed before it ends: a slow machine takes longer."""
+    secured: bool = False
+    """Every listener is SASL_SSL, and certificates are exchanged."""
     history: ClusterHistory = field(init=False)
     plan: Plan = field(init=False)
     cluster: Cluster = field(init=False)
     _nemesis: Nemesis = field(init=False)
     _watch: Watch = field(init=False)
+    _exchange: CertificateExchange | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         Run.__post_init__(self)
@@ -46,43 +50,77 @@ class ClusterRun(Run):
         self.history = ClusterHistory(old.mode, old.input, old.output, old.group)
         victims = tuple(slot.name for slot in self._slots.values() if slot.role != "observer")
         setting = Setting(workers=victims, session_s=SESSION_MS / 1000)
+        if self.secured:
+            setting = setting.secured()
         self.plan = make_plan(self.seed, self.seconds, setting)
-        self.cluster = Cluster(self.directory, self.settings, zookeepers=self.zookeepers)
-        self._broker = self.cluster
         self._broker_away = True  # who is missed is our own affair, see _supervise
+        self._make_cluster()
+
+    def _make_cluster(self) -> None:
+        security = None
+        numbers = ("1", "2", "3")
+        if self.secured:
+            authorities = 1 + self.plan.count("new authority")
+            folder = self.directory / "certificates"
+            security = ClusterSecurity(folder, numbers, authorities)
+        self.cluster = self._broker = Cluster(
+            self.directory, self.settings, numbers, self.zookeepers, security
+        )
 
     def __call__(self) -> ClusterHistory:
         self.say(f"{self.case}: {self.plan}")
         try:
-            self.cluster.start()
-            for topic in (self.history.input, self.history.output):
-                self.cluster.make_topic(topic, PARTITIONS)
-            journal = str(self.directory / "cluster.journal")
-            self._watch = Watch(self.history, self.cluster, PARTITIONS, self.seed, journal)
-            self._nemesis = Nemesis(self.cluster, self._find, self._watch.accident)
-            self._watch.start()
+            self._start_cluster()
             try:
                 for slot in self._slots.values():
                     self._start_worker(slot)
                 self._suffer()
                 self._calm_down(self._watch)
             finally:
+                if self._exchange is not None:
+                    self._exchange.stop()
                 self._watch.stop()
                 self._kill_all()
             self._stop_cluster()
         finally:
             self.cluster.stop()
-        self._collect()
+            self._collect()
         return self.history
 
+    def _start_cluster(self) -> None:
+        cluster, topics = self.cluster, (self.history.input, self.history.output)
+        cluster.start()
+        for topic in topics:
+            cluster.make_topic(topic, PARTITIONS)
+        journal = str(self.directory / "cluster.journal")
+        self._watch = Watch(self.history, cluster, PARTITIONS, self.seed, journal)
+        self._nemesis = Nemesis(cluster, self._find, self._watch.accident)
+        if cluster.security is not None:
+            cluster.security.admit(cluster.bootstrap, topics, self.history.group)
+            self._exchange = CertificateExchange(cluster, cluster.security, self._watch.accident)
+            self._nemesis.exchange = self._exchange
+            self._exchange.start()
+        self._watch.start()
+
+    def _credentials(self, slot: Slot) -> dict[str, str]:
+        security = self.cluster.security
+        return {} if security is None else security.credentials(slot.role)
+
     def _workers(self) -> list[Slot]:
-        return [
+        workers = [
             Slot("source0", "source"),
             Slot("source1", "source", AIOKAFKA),
             Slot("transform0", "transform"),
             Slot("transform1", "transform"),
             Slot("observer0", "observer"),
         ]
+        if self.case.mode == "exactly_once":
+            workers.append(Slot("source2", "source", JAVA))
+            if FRANZ_GO.exists():
+                workers.append(Slot("source3", "source", FRANZ_GO))
+            else:
+                self.say("without franz-go: tools/setup_test_clients.sh --maven builds it")
+        return workers
 
     # Storms
 
@@ -128,11 +166,6 @@ class ClusterRun(Run):
         journals = self.directory.glob(f"{role}*.journal")
         return sum(path.read_bytes().count(b'["acked"') for path in journals)
 
-    def _committed(self) -> int:
-        """Transactions of transforms; each has records."""
-        journals = self.directory.glob("transform*.journal")
-        return sum(path.read_bytes().count(b'["committed"') for path in journals)
-
     def _troubles(self, since: float) -> str:
         """What keeps the cluster from being well; nothing, if it is."""
         everybody = {int(number) for number in self.cluster.brokers}
@@ -148,7 +181,9 @@ class ClusterRun(Run):
                     return f"{name}: {place} has leader {one.leader_id}, isr {one.isr_nodes}"
                 leaders.setdefault(place, set()).add((one.leader_epoch, one.leader_id))
         several = {place: named for place, named in leaders.items() if len(named) > 1}
-        return f"different leaders are named: {several}" if several else ""
+        if several:
+            return f"different leaders are named: {several}"
+        return "" if self._exchange is None else self._exchange.troubles()
 
     def _find(self, target: str) -> str | None:
         """A broker's number: of the leader, of the controller, or the one that is given."""
@@ -176,15 +211,20 @@ class ClusterRun(Run):
 
     # The end
 
+    def _collect(self) -> None:
+        Run._collect(self)
+        self.history.merge()
+        for broker in self.cluster.brokers.values() if self.secured else ():
+            found = refusals(broker.log_path.read_text(errors="replace"))
+            self.history.accidents += [f"broker {broker.number}: {line}" for line in found]
+
     def _calm_down(self, watch: Watch) -> None:
         """No more faults: sources end, all that is in goes through, observers see the end."""
         of_role: dict[str, list[Slot]] = {}
         for slot in self._slots.values():
             of_role.setdefault(slot.role, []).append(slot)
         self._wait_supervised(lambda: all(map(self._is_ready, self._slots.values())), "all start")
-        self._wait_supervised(
-            lambda: self._committed() >= self.transactions_min, "enough transactions are committed"
-        )
+        self._wait_supervised(lambda: self._through() >= self.records_min, "enough comes out")
         for process in self._zombies:
             end(process)
         self._stop_workers(of_role["source"])

@@ -13,14 +13,12 @@ import time
 from typing import Any
 
 from chaos_cluster import ChaosBroker, Cluster
-from chaos_history import FOLLOWING, ClusterHistory, note
+from chaos_history import FOLLOWING, OFFSETS, TRANSACTIONS, ClusterHistory, note
 from compat_raw import RawClient, code
 from delivery_history import CommittedRead, Place
 from delivery_journal import Journal
 from delivery_log import Aborted, Batch, batches_of, shown_by_a_client
 
-OFFSETS: Place = ("__consumer_offsets", 0)
-TRANSACTIONS: Place = ("__transaction_state", 0)
 FETCH_BYTES = 1 << 20
 AGAIN_BYTES = 4096
 ROUND_S = 0.25
@@ -46,6 +44,7 @@ class Watch:
         self, history: ClusterHistory, cluster: Cluster, partitions: int, seed: int, journal: str
     ) -> None:
         self.history = history
+        self.cluster = cluster
         topics = (history.input, history.output)
         self.places: list[Place] = [(t, n) for t in topics for n in range(partitions)]
         for place in self.places:
@@ -162,7 +161,7 @@ class BrokerWatch:
 
     def _round(self) -> None:
         if self._client is None:
-            self._client = RawClient(self.broker.bootstrap, "watch")
+            self._client = self._watch.cluster.connect(self.broker, "watch")
             self._client.socket.settimeout(ANSWER_S)
             self._life = self.broker.life  # whoever took the connection has begun its life before
         client = self._client

@@ -1,7 +1,7 @@
 """`make chaos minutes=N`: storms over a cluster, one seed after another, for so many minutes.
 
     python tests/chaos/storms.py --minutes 60 [--seed 7] [--seconds 40] [--case exactly_once]
-        [--zookeepers 3]
+        [--zookeepers 3] [--secured]
     python tests/chaos/storms.py --seed 7 --plan        what would be done, and when
 
 Each line is a run, with its seed. A run that finds something keeps its directory: data, journals,
@@ -20,11 +20,13 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path += [str(HERE), str(HERE.parent / "delivery"), str(HERE.parent / "compat")]
+ROOMS = (HERE, HERE.parent / "delivery", HERE.parent / "compat", HERE.parent.parent / "tools")
+sys.path += map(str, ROOMS)
 
 from chaos_checks import cluster_evidence, violations  # noqa: E402
 from chaos_run import ClusterRun  # noqa: E402
 from delivery_checks import summary  # noqa: E402
+from delivery_reasons import reasons  # noqa: E402
 from delivery_run import Case, seed_of_this_run  # noqa: E402
 
 CASES = [
@@ -42,7 +44,9 @@ def main() -> int:
     cases = [case for case in CASES if given.case in str(case)]
     first = seed_of_this_run() if given.seed is None else given.seed
     if given.plan:
-        print(ClusterRun(cases[0], first, given.seconds, Path(tempfile.gettempdir())).plan)
+        with tempfile.TemporaryDirectory() as place:
+            run = ClusterRun(cases[0], first, given.seconds, Path(place), secured=given.secured)
+            print(run.plan)
         return 0
     end = time.monotonic() + given.minutes * 60
     failures = 0
@@ -58,7 +62,15 @@ def one_run(case: Case, seed: int, given: argparse.Namespace) -> bool:
     """Whether every promise was kept."""
     directory = Path(tempfile.mkdtemp(prefix=f"chaos-{seed}-"))
     say = print if given.verbose else lambda text: None
-    run = ClusterRun(case, seed, given.seconds, directory, say=say, zookeepers=given.zookeepers)
+    run = ClusterRun(
+        case,
+        seed,
+        given.seconds,
+        directory,
+        say=say,
+        zookeepers=given.zookeepers,
+        secured=given.secured,
+    )
     start = time.monotonic()
     try:
         history = run()
@@ -69,6 +81,8 @@ def one_run(case: Case, seed: int, given: argparse.Namespace) -> bool:
     print(f"{'FAILED' if broken else 'ok':6} OTTLA_SEED={seed} {case}, {took_s:.0f} s:", flush=True)
     print(f"       {summary(history)}; {dict(run.done)}", flush=True)
     print(f"       {cluster_evidence(history)}", flush=True)
+    if history.given_up:
+        print(f"       gave up: {dict(reasons(history))}", flush=True)
     healed = [healing.took_s for healing in history.healings]
     print(f"       healed in {healed} s", flush=True)
     if broken:
@@ -86,6 +100,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="of the first run; the next have the next")
     parser.add_argument("--case", default="", help="only those with this in their name")
     parser.add_argument("--zookeepers", type=int, default=1, help="servers of its ensemble")
+    parser.add_argument("--secured", action="store_true", help="SASL_SSL, ACLs, new certificates")
     parser.add_argument("--plan", action="store_true", help="only print what a seed would do")
     parser.add_argument("--verbose", action="store_true")
     return parser.parse_args()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from chaos_checks import cluster_evidence, violations
+from chaos_plan import EXCHANGES
 from chaos_run import ClusterRun
 from delivery_checks import evidence, records_through, summary
 from delivery_run import Case, seed_of_this_run
@@ -23,9 +24,22 @@ pytestmark = [pytest.mark.delivery, pytest.mark.timeout(600)]
 
 def test_a_cluster_in_a_storm_keeps_its_promises(tmp_path: Path) -> None:
     case = Case("exactly_once", "classic", "cooperative-sticky")
-    seed = seed_of_this_run()
-    run = ClusterRun(case, seed, SECONDS, tmp_path, transactions_min=RECORDS_MIN)
-    history = run()
+    promises_are_kept(
+        ClusterRun(case, seed_of_this_run(), SECONDS, tmp_path, records_min=RECORDS_MIN)
+    )
+
+
+def test_a_cluster_over_sasl_ssl_exchanges_its_certificates_in_a_storm(tmp_path: Path) -> None:
+    """Nothing is lost, nobody is locked out."""
+    seed, least = seed_of_this_run(), RECORDS_MIN
+    case = Case("at_least_once", "consumer")
+    run = ClusterRun(case, seed, SECONDS, tmp_path, records_min=least, secured=True)
+    promises_are_kept(run)
+    assert all(run.done[kind] for kind in EXCHANGES), run.done
+
+
+def promises_are_kept(run: ClusterRun) -> None:
+    history, case = run(), run.case
     print(f"{case}: {dict(run.done)}; {summary(history)}; {cluster_evidence(history)}")
     broken = violations(history)
     assert not broken, f"OTTLA_SEED={run.seed}\n{run.plan}\n" + "\n".join(broken)

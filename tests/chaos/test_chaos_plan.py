@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from chaos_plan import CONTROLLER, ESSENTIAL, LEADER, Setting, make_plan
+from chaos_plan import CONTROLLER, ESSENTIAL, EXCHANGES, LEADER, Setting, make_plan
 
 SETTING = Setting(workers=("source0", "transform0"))
 
@@ -19,6 +19,15 @@ def test_every_plan_has_what_is_essential(seed: int) -> None:
     plan = make_plan(seed, 24, SETTING)
     kinds = {fault.kind for storm in plan.storms for fault in storm}
     assert all(kinds.intersection(group) for group in ESSENTIAL)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_over_tls_every_plan_exchanges_certificates_in_each_way(seed: int) -> None:
+    plan = make_plan(seed, 12, SETTING.secured())
+    assert all(plan.count(kind) for kind in EXCHANGES)
+    renewed = [f.targets for storm in plan.storms for f in storm if f.kind.startswith("renew")]
+    assert all(target in SETTING.brokers for (target,) in renewed)
+    assert not any(make_plan(seed, 60, SETTING).count(kind) for kind in EXCHANGES)
 
 
 @pytest.mark.parametrize("seed", range(20))

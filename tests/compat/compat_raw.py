@@ -23,6 +23,8 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
+from message_supplement import SUPPLEMENT, next_version
+
 TIMEOUT_S = 60.0
 KEYS = {
     "produce": 0, "fetch": 1, "list_offsets": 2, "metadata": 3, "offset_commit": 8,
@@ -30,13 +32,24 @@ KEYS = {
     "sync_group": 14, "describe_groups": 15, "list_groups": 16, "sasl_handshake": 17,
     "api_versions": 18, "create_topics": 19, "delete_topics": 20, "delete_records": 21,
     "init_producer_id": 22, "offset_for_leader_epoch": 23, "describe_acls": 29,
-    "describe_configs": 32, "alter_configs": 33, "describe_log_dirs": 35, "create_partitions": 37,
+    "describe_configs": 32, "alter_configs": 33, "describe_log_dirs": 35, "sasl_authenticate": 36,
+    "create_partitions": 37,
     "delete_groups": 42, "incremental_alter_configs": 44, "offset_delete": 47,
     "describe_user_scram_credentials": 50, "describe_cluster": 60, "describe_topic_partitions": 75,
     "share_group_heartbeat": 76, "share_group_describe": 77, "share_fetch": 78,
     "share_acknowledge": 79, "initialize_share_group_state": 83, "read_share_group_state": 84,
     "write_share_group_state": 85, "describe_share_group_offsets": 90,
 }  # fmt: skip
+
+
+@cache
+def schema_of(api: str, kind: str, version: int) -> Any:
+    """kio's class, or one that the supplement makes of kio's newest."""
+    addition = SUPPLEMENT.get(api)
+    if addition is not None and version == addition.version:
+        return next_version(schema_of(api, kind, version - 1), addition)
+    load = load_request_schema if kind == "request" else load_response_schema
+    return load(KEYS[api], version)
 
 
 class RawClient:
@@ -65,7 +78,7 @@ class RawClient:
         return self._correlation_id
 
     def frame(self, api: str, version: int, correlation_id: int = 1, **values: Any) -> bytes:
-        schema = load_request_schema(KEYS[api], version)
+        schema = schema_of(api, "request", version)
         header = build(
             schema.__header_schema__, request_api_key=KEYS[api], request_api_version=version,
             correlation_id=correlation_id, client_id=self.client_id,
@@ -79,7 +92,7 @@ class RawClient:
     def receive(self, api: str, version: int, correlation_id: int) -> Any:
         frame = self.receive_frame()
         assert struct.unpack_from(">i", frame)[0] == correlation_id, "replies come in order"
-        schema = load_response_schema(KEYS[api], version)
+        schema = schema_of(api, "response", version)
         flexible_header = schema.__header_schema__.__flexible__
         if flexible_header:
             assert frame[4] == 0, "a response header without tagged fields"

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from compat_confluent import PATIENCE_S, make_topic, produce
+from compat_brokers import Broker
+from compat_confluent import PATIENCE_S, make_topic, produce, read_all
 from confluent_kafka import AcknowledgeType, Message, Producer, ShareConsumer
 from confluent_kafka.admin import (
     AdminClient,
@@ -214,3 +215,40 @@ def test_share_groups_see_committed_records_only_where_they_ask_for_it(
         producer.flush(PATIENCE_S)
         (producer.commit_transaction if commit else producer.abort_transaction)(PATIENCE_S)
     assert sorted(drain(join(topic_name), 2, AcknowledgeType.ACCEPT)) == [0, 4]
+
+
+def test_rejected_records_become_dead_letters(
+    bootstrap: str, broker: Broker, topic_name: str, join: Callable[..., ShareConsumer],
+    share_group: str,
+) -> None:  # fmt: skip
+    if broker.name == "apache":
+        pytest.skip("dead letter queues (KIP-1191) came with Kafka 4.4")
+    letters = f"dlq.{topic_name}"
+    make_topic(bootstrap, letters, errors_deadletterqueue_group_enable="true")
+    make_topic(bootstrap, topic_name)
+    configure(bootstrap, share_group, "errors.deadletterqueue.topic.name", letters)
+    configure(bootstrap, share_group, "errors.deadletterqueue.copy.record.enable", "true")
+    send(bootstrap, topic_name, 3)
+    assert sorted(drain(join(topic_name), 3, AcknowledgeType.REJECT)) == [0, 1, 2]
+    found = read_all(bootstrap, letters, 3)
+    assert sorted(message.value() for message in found) == [b"0", b"1", b"2"]
+    assert {dict(message.headers())["__dlq.errors.topic"] for message in found} == {
+        topic_name.encode()
+    }
+
+
+def test_a_delayed_record_comes_when_it_is_due(
+    bootstrap: str, broker: Broker, topic_name: str, join: Callable[..., ShareConsumer],
+    share_group: str,
+) -> None:  # fmt: skip
+    if broker.name == "apache":
+        pytest.skip("Ottla's alone")
+    make_topic(bootstrap, topic_name)
+    configure(bootstrap, share_group, "ottla.share.delayed.delivery.enable", "true")
+    due_ms = int(time.time() * 1000) + 3000
+    late = {"value": "late", "partition": 0, "headers": {"ottla.deliver.at": str(due_ms)}}
+    produce(bootstrap, topic_name, [late, {"value": "soon", "partition": 0}])
+    reader = join(topic_name)
+    assert drain(reader, 1, AcknowledgeType.ACCEPT) == [1]
+    assert drain(reader, 1, AcknowledgeType.ACCEPT) == [0]
+    assert time.time() * 1000 >= due_ms

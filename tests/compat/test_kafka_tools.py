@@ -41,6 +41,23 @@ def test_topics(bootstrap: str, topic_name: str) -> None:
     assert topic_name not in topics("--list").split()
 
 
+def test_features(bootstrap: str) -> None:
+    server = ("--bootstrap-server", bootstrap)
+    described = run("FeatureCommand", *server, "describe").lines
+    levels = dict(re.match(r"Feature: (\S+) .*Level: (\S+)", line).groups() for line in described)
+    assert levels["transaction.version"] == "2"
+    assert levels["group.version"] == "1"
+    down = ("downgrade", "--feature", "transaction.version=1", "--dry-run")
+    assert run("FeatureCommand", *server, *down).lines == [
+        "transaction.version can be downgraded to 1."
+    ]
+    refused = attempt("FeatureCommand", *server, "upgrade", "--feature", "group.version=9")
+    assert refused.code == 1
+    assert "Invalid update version 9 for feature group.version. Local controller" in refused.output
+    off = attempt("FeatureCommand", *server, "disable", "--feature", "group.version", "--dry-run")
+    assert off.output == "group.version can be disabled.\n"
+
+
 def test_console_producer_and_consumer(bootstrap: str, topic_name: str, group_name: str) -> None:
     server = ("--bootstrap-server", bootstrap, "--topic", topic_name)
     keyed = ("--property", "parse.key=true", "--property", "key.separator=:")

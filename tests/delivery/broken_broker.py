@@ -12,33 +12,41 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ottla.broker import markers, transactions
+from ottla.broker import markers
+from ottla.broker.handlers import write_txn_markers
+from ottla.broker.security import Security
+from ottla.broker.verification import Verification
 from ottla.cli.main import main
 from ottla.coordinator.keys import OFFSETS_TOPIC
+from ottla.coordinator.transactions import shard
+from ottla.coordinator.transactions.transaction import EPOCH_BUMP_FROM, EPOCH_MAX, PREPARED
 from ottla.errors import ErrorCode
+from ottla.net.listener_tls import ListenerTls
 from ottla.storage.log import Log
 
-write_marker = markers.write_marker
+write_marker, check_end, marked = markers.write_marker, shard.check_end, Verification.marked
+reconfigure = Security.reconfigure
 chance = random.Random(7)
 
 
-def drop_markers(broker: Any, topic: str, index: int, **values: Any) -> ErrorCode:
+def drop_markers(broker: Any, topic: str, index: int, end: Any, **values: Any) -> None:
     """Every third marker is not written; the coordinator is told that it was."""
     if topic != OFFSETS_TOPIC and chance.random() < 1 / 3:
-        return ErrorCode.NONE
-    return write_marker(broker, topic, index, **values)
+        values["tell"](ErrorCode.NONE)
+    else:
+        write_marker(broker, topic, index, end, **values)
 
 
-def commit_all(broker: Any, topic: str, index: int, *, commit: bool, **values: Any) -> ErrorCode:
+def commit_all(broker: Any, topic: str, index: int, end: Any, **values: Any) -> None:
     """An abort is written as a commit."""
-    return write_marker(broker, topic, index, commit=True, **values)
+    write_marker(broker, topic, index, end._replace(commit=True), **values)
 
 
-def drop_offsets(broker: Any, topic: str, index: int, **values: Any) -> ErrorCode:
+def drop_offsets(broker: Any, topic: str, index: int, end: Any, **values: Any) -> None:
     """Records are committed, the offsets of the same transaction are not."""
     if topic == OFFSETS_TOPIC:
-        values["commit"] = False
-    return write_marker(broker, topic, index, **values)
+        end = end._replace(commit=False)
+    write_marker(broker, topic, index, end, **values)
 
 
 def list_nothing(log: Log, start: int, end: int) -> list[tuple[int, int]]:
@@ -46,7 +54,31 @@ def list_nothing(log: Log, start: int, end: int) -> list[tuple[int, int]]:
     return []
 
 
-MARKER_FAULTS: dict[str, Callable[..., ErrorCode]] = {
+def fence_early(transaction: Any, **values: Any) -> ErrorCode | None:
+    """EndTxn v5 of the next transaction is fenced while markers of the last one travel."""
+    comes = values["client_version"] >= EPOCH_BUMP_FROM and values["epoch"] == transaction.epoch
+    if comes and transaction.state in PREPARED:
+        return ErrorCode.PRODUCER_FENCED
+    return check_end(transaction, **values)
+
+
+def keep_certificates(self: ListenerTls, settings: Any) -> None:
+    """New certificates, by file or by configuration, are for the next start."""
+
+
+def forget_mechanisms(self: Security, config: Any) -> None:
+    """Whoever comes after a change of the configuration finds no mechanism to authenticate by."""
+    reconfigure(self, config)
+    for mechanisms in self._mechanisms.values():
+        mechanisms.clear()
+
+
+def void_next(self: Verification, topic: str, index: int, producer_id: int, _: int) -> None:
+    """A marker voids the writes of the next transaction, too, if they came before it."""
+    marked(self, topic, index, producer_id, EPOCH_MAX)
+
+
+MARKER_FAULTS: dict[str, Callable[..., None]] = {
     "drop-markers": drop_markers,
     "commit-all": commit_all,
     "drop-offsets": drop_offsets,
@@ -56,9 +88,17 @@ MARKER_FAULTS: dict[str, Callable[..., ErrorCode]] = {
 def break_it(fault: str) -> None:
     if fault == "list-nothing":
         Log.aborted = list_nothing  # type: ignore[method-assign]
-        return
-    markers.write_marker = MARKER_FAULTS[fault]
-    transactions.write_marker = MARKER_FAULTS[fault]
+    elif fault == "fence-early":
+        shard.check_end = fence_early
+    elif fault == "keep-certificates":
+        ListenerTls.reconfigure = keep_certificates  # type: ignore[method-assign]
+    elif fault == "forget-mechanisms":
+        Security.reconfigure = forget_mechanisms  # type: ignore[method-assign]
+    elif fault == "void-next":
+        Verification.marked = void_next  # type: ignore[method-assign]
+    else:
+        markers.write_marker = MARKER_FAULTS[fault]
+        write_txn_markers.write_marker = MARKER_FAULTS[fault]
 
 
 if __name__ == "__main__":

@@ -17,9 +17,10 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path += [str(HERE), str(HERE.parent / "compat")]
+sys.path += map(str, (HERE, HERE.parent / "compat", HERE.parent.parent / "tools"))
 
 from delivery_checks import summary, violations  # noqa: E402
+from delivery_reasons import reasons  # noqa: E402
 from delivery_run import Case, Run, seed_of_this_run  # noqa: E402
 
 CASES = [
@@ -60,6 +61,8 @@ def one_run(case: Case, seed: int, seconds: float) -> bool:
     took_s = time.monotonic() - start
     print(f"{'FAILED' if broken else 'ok':6} OTTLA_SEED={seed} {case}, {took_s:.0f} s:", flush=True)
     print(f"       {summary(history)}; {dict(run.done)}", flush=True)
+    if history.given_up:
+        print(f"       gave up: {dict(reasons(history))}", flush=True)
     if broken:
         print("\n".join(f"       {line}" for line in broken), flush=True)
         print(f"       everything is in {directory}", flush=True)

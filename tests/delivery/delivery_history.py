@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,15 @@ class CommittedRead:
     shown: tuple[Record, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A worker that ended by itself, with nobody of its name beside it."""
+
+    slot: str
+    incarnation: int
+    exit_code: int
+
+
 @dataclass(slots=True)
 class History:
     mode: str
@@ -39,6 +49,11 @@ class History:
     """What OffsetFetch answered, one after another; -1 is none."""
     group_batches: list[Batch] = field(default_factory=list)
     """`__consumer_offsets`."""
+    transaction_batches: list[Batch] = field(default_factory=list)
+    """`__transaction_state`."""
+    given_up: list[GivenUp] = field(default_factory=list)
+    zombies: Counter[str] = field(default_factory=Counter)
+    """By slot: workers that were stopped and went on beside their successor."""
     journals: dict[str, list[list[Any]]] = field(default_factory=dict)
     """By worker: `slot.incarnation`."""
     observers: list[str] = field(default_factory=list)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -17,13 +15,12 @@ from pathlib import Path
 
 from compat_brokers import Broker, start_broker
 from compat_confluent import make_topic
+from delivery_clients import AIOKAFKA, JAVA, LIBRDKAFKA, command
 from delivery_faults import BROKER, Fault, schedule
-from delivery_history import History
+from delivery_history import GivenUp, History
 from delivery_journal import read_journal
 from delivery_watch import Watch, wait_until
 
-HERE = Path(__file__).parent
-LIBRDKAFKA, AIOKAFKA = HERE / "delivery_worker.py", HERE / "delivery_worker_aio.py"
 PARTITIONS = 3
 TICK_S = 0.02
 REST_S = 0.3
@@ -31,6 +28,7 @@ STARTS_MAX = 100
 WORKER_START_S = 30.0
 WORKER_STOP_S = 60.0
 CALM_S = 90.0
+TRANSACTION_TIMEOUT_MS = 8000
 
 # Short times, so that a run meets sessions and transactions that end by themselves.
 BROKER_SETTINGS = {
@@ -84,6 +82,8 @@ class Run:
     say: Callable[[str], None] = print
     calm_s: float = CALM_S
     """How long the calm after the faults may take until all is through."""
+    records_min: int = 0
+    """So many have to come out before the sources end: a slow machine takes longer."""
     history: History = field(init=False)
     done: Counter[str] = field(default_factory=Counter)
 
@@ -123,7 +123,7 @@ class Run:
         finally:
             if self._broker.alive():
                 self._broker.kill()
-        self._collect()
+            self._collect()
         return self.history
 
     def _workers(self) -> list[Slot]:
@@ -135,6 +135,7 @@ class Run:
             Slot("observer0", "observer"),
         ]
         if self.case.mode == "exactly_once":
+            workers.append(Slot("source2", "source", JAVA))
             workers.append(Slot("observer1", "observer", AIOKAFKA))
         return workers
 
@@ -154,12 +155,16 @@ class Run:
         heapq.heappush(self._due, (when, next(self._numbers), action))
 
     def _inflict(self, fault: Fault) -> None:
+        """What the plan says is done; while its target is away, it waits."""
         if fault.target == BROKER:
-            if not self._broker_away:
+            if self._broker_away:
+                self._at(time.monotonic() + TICK_S, lambda: self._inflict(fault))
+            else:
                 self._hurt_broker(fault)
             return
         slot = self._slots[fault.target]
         if slot.awaited or slot.process is None or slot.process.poll() is not None:
+            self._at(time.monotonic() + TICK_S, lambda: self._inflict(fault))
             return
         self.done[f"{fault.kind} {slot.role}"] += 1
         later = time.monotonic() + fault.for_s
@@ -206,6 +211,7 @@ class Run:
             return
         if slot.process is not None and slot.process.poll() is None:
             self._zombies.append(slot.process)
+            self.history.zombies[slot.name] += 1
         slot.incarnation += 1
         slot.awaited = False
         given = {
@@ -214,12 +220,17 @@ class Run:
             "bootstrap": self._broker.bootstrap, "partitions": PARTITIONS,
             "input": self.history.input, "output": self.history.output,
             "group": self.history.group, "group_protocol": self.case.group_protocol,
-            "assignor": self.case.assignor,
+            "assignor": self.case.assignor, "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,
+            **self._credentials(slot),
         }  # fmt: skip
         with (self.directory / "workers.log").open("ab") as log:
             slot.process = subprocess.Popen(
-                [sys.executable, str(slot.program), json.dumps(given)], stdout=log, stderr=log
+                command(slot.program, given, self.directory), stdout=log, stderr=log
             )
+
+    def _credentials(self, slot: Slot) -> dict[str, str]:
+        """Of a cluster that asks for some: user, password, and the file of trusted authorities."""
+        return {}
 
     def _journal(self, slot: Slot) -> Path:
         return self.directory / f"{slot.name}.{slot.incarnation}.journal"
@@ -229,8 +240,8 @@ class Run:
         return path.exists() and b'["ready"]' in path.read_bytes()[:4096]
 
     def _supervise(self) -> None:
-        """What is due is done; a worker that gave up is followed by the next; a broker that died
-        unasked is a finding."""
+        """What is due is done; a worker that gave up is followed by the next, and its reason is
+        judged later; a broker that died unasked is a finding."""
         while self._due and self._due[0][0] <= time.monotonic():
             heapq.heappop(self._due)[2]()
         if not self._broker_away and not self._broker.alive():
@@ -240,7 +251,9 @@ class Run:
         for slot in self._slots.values():
             if slot.process is None or slot.process.poll() is None or slot.awaited:
                 continue
-            self.done[f"{slot.role} gave up ({slot.process.returncode})"] += 1
+            exit_code = slot.process.returncode
+            self.done[f"{slot.role} gave up ({exit_code})"] += 1
+            self.history.given_up.append(GivenUp(slot.name, slot.incarnation, exit_code))
             assert slot.incarnation < STARTS_MAX, f"{slot.name} dies all the time"
             if slot.role == "observer":
                 self.history.accidents.append(f"{slot.name} ended: {self._tail()}")
@@ -255,6 +268,7 @@ class Run:
         for slot in self._slots.values():
             of_role.setdefault(slot.role, []).append(slot)
         self._wait_supervised(lambda: all(map(self._is_ready, self._slots.values())), "all start")
+        self._wait_supervised(lambda: self._through() >= self.records_min, "enough comes out")
         # A zombie may still hold a partition, so it goes first; so may a worker that it fenced.
         for process in self._zombies:
             end(process)
@@ -291,6 +305,12 @@ class Run:
             if shown and offsets[-1] <= shown[-1]:
                 return False
         return True
+
+    def _through(self) -> int:
+        """Records that transforms have written; of their transactions each has one at least."""
+        what = b'["committed"' if self.case.mode == "exactly_once" else b'["acked"'
+        journals = self.directory.glob("transform*.journal")
+        return sum(path.read_bytes().count(what) for path in journals)
 
     def _seen(self, slot: Slot) -> int:
         path = self._journal(slot)
@@ -329,6 +349,8 @@ class Run:
     def _tail(self) -> str:
         """What workers said that is no complaint of librdkafka's about a broker that is away."""
         path = self.directory / "workers.log"
+        if not path.exists():
+            return ""
         lines = path.read_text(errors="replace").splitlines()
         return "\n".join([one for one in lines if one and not one.startswith("%")][-30:])
 

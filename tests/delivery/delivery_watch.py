@@ -12,6 +12,7 @@ from delivery_history import CommittedRead, History, Place
 from delivery_log import Aborted, Batch, batches_of, shown_by_a_client
 
 OFFSETS: Place = ("__consumer_offsets", 0)
+TRANSACTIONS: Place = ("__transaction_state", 0)
 FETCH_BYTES = 1 << 20
 ROUND_S = 0.08
 LATEST = -1
@@ -19,7 +20,7 @@ UNCOMMITTED, COMMITTED = 0, 1
 
 
 class Watch:
-    """Follows the partitions of both topics, and `__consumer_offsets`, from their first offset."""
+    """Follows the partitions of both topics, and those of the coordinators, from offset 0 on."""
 
     def __init__(self, history: History, bootstrap: str, partitions: int, seed: int) -> None:
         self.history = history
@@ -27,10 +28,15 @@ class Watch:
         self._chance = random.Random(f"watch {seed}")
         topics = (history.input, history.output)
         self._places: list[Place] = [(t, n) for t in topics for n in range(partitions)]
-        self._positions = dict.fromkeys([*self._places, OFFSETS], 0)
+        self._positions = dict.fromkeys([*self._places, OFFSETS, TRANSACTIONS], 0)
         self._committed_positions = dict.fromkeys(self._places, 0)
         for place in self._places:
             history.logs[place] = []
+        self._kept = {
+            **history.logs,
+            OFFSETS: history.group_batches,
+            TRANSACTIONS: history.transaction_batches,
+        }
         self._stopping = threading.Event()
         self._client: RawClient | None = None
         self._thread = threading.Thread(target=self._run, name="watch")
@@ -114,7 +120,7 @@ class Watch:
 
     def _follow(self, client: RawClient) -> None:
         for place, answer, batches in self._fetch(client, self._positions, UNCOMMITTED):
-            log = self.history.group_batches if place == OFFSETS else self.history.logs[place]
+            log = self._kept[place]
             new = [one for one in batches if one.base_offset >= self._positions[place]]
             log += new
             if new:

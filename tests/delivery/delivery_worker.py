@@ -34,7 +34,6 @@ CALL_S = 12.0
 HANGS_S = 20.0
 BATCH_COUNT = 12
 ABORTED_SHARE = 0.15
-TRANSACTION_TIMEOUT_MS = 8000
 FATAL_EXIT = 3
 
 # A broker that is back is found at once.
@@ -42,7 +41,7 @@ CLIENT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "socket.t
 PRODUCER = {
     "at_most_once": {"enable.idempotence": False, "retries": 0, "acks": 1},
     "at_least_once": {"enable.idempotence": True, "acks": "all", "delivery.timeout.ms": 120_000},
-    "exactly_once": {"enable.idempotence": True, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS},
+    "exactly_once": {"enable.idempotence": True},
 }
 
 
@@ -92,6 +91,17 @@ class Worker:
         """Between two steps that belong together, for as long as the faults need to hit there."""
         time.sleep(self.chance.uniform(0, 0.03))
 
+    def security(self) -> dict[str, str]:
+        if "user" not in self.given:
+            return {}
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": self.given["user"],
+            "sasl.password": self.given["password"],
+            "ssl.ca.location": self.given["ca"],
+        }
+
     # Writing
 
     def producer(self) -> Producer:
@@ -99,12 +109,14 @@ class Worker:
             "bootstrap.servers": self.given["bootstrap"],
             "linger.ms": 2,
             **CLIENT,
+            **self.security(),
             **PRODUCER[self.mode],
         }
         if self.mode == "at_most_once" and self.chance.random() < 0.5:
             settings["acks"] = 0
         if self.exactly_once:
             settings["transactional.id"] = f"{self.given['group']}-{self.slot}"
+            settings["transaction.timeout.ms"] = self.given["transaction_timeout_ms"]
         producer = Producer(settings)
         if self.exactly_once:
             producer.init_transactions(CALL_S)
@@ -143,6 +155,8 @@ class Worker:
         producer = self.producer()
         while self.is_alive():
             names = self.next_ids()
+            for name in names:
+                self.journal("sent", name)
             placed = [
                 (self.given["input"], name, name, self.chance.randrange(self.given["partitions"]))
                 for name in names
@@ -207,6 +221,7 @@ class Worker:
             "fetch.wait.max.ms": 100,
             "max.poll.interval.ms": 10_000,
             **CLIENT,
+            **self.security(),
         }
         if self.given["group_protocol"] == "classic":
             settings |= {"session.timeout.ms": 3000, "heartbeat.interval.ms": 500}
@@ -292,6 +307,7 @@ class Worker:
                 "isolation.level": "read_committed",
                 "fetch.wait.max.ms": 100,
                 **CLIENT,
+                **self.security(),
             }
         )
         topics = (self.given["input"], self.given["output"])

@@ -11,6 +11,7 @@ import json
 import logging
 import random
 import signal
+import ssl
 import sys
 from typing import Any
 
@@ -49,11 +50,23 @@ class Worker:
                 except KafkaError:
                     await asyncio.sleep(0.2)
 
+    def security(self) -> dict[str, Any]:
+        if "user" not in self.given:
+            return {}
+        return {
+            "security_protocol": "SASL_SSL",
+            "sasl_mechanism": "SCRAM-SHA-256",
+            "sasl_plain_username": self.given["user"],
+            "sasl_plain_password": self.given["password"],
+            "ssl_context": ssl.create_default_context(cafile=self.given["ca"]),
+        }
+
     async def source(self) -> None:
         settings: dict[str, Any] = {"enable_idempotence": True, "request_timeout_ms": 10_000}
         if self.exactly_once:
             settings["transactional_id"] = f"{self.given['group']}-{self.given['slot']}"
-            settings["transaction_timeout_ms"] = 8000
+            settings["transaction_timeout_ms"] = self.given["transaction_timeout_ms"]
+        settings |= self.security()
         producer = AIOKafkaProducer(bootstrap_servers=self.given["bootstrap"], **settings)
         await self.started(producer)
         while not self.ending.is_set():
@@ -97,6 +110,7 @@ class Worker:
             auto_offset_reset="none",
             enable_auto_commit=False,
             fetch_max_wait_ms=100,
+            **self.security(),
         )
         await self.started(consumer)
         topics = (self.given["input"], self.given["output"])
@@ -117,13 +131,36 @@ class Worker:
         await consumer.stop()
 
 
+class Reason(logging.Handler):
+    """What ended aiokafka's sender: its producer raises an "unexpected error", the log has more.
+
+    Nothing else is said: a broker that is away is what these tests are about.
+    """
+
+    error: BaseException | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name == "aiokafka.producer.sender" and record.exc_info:
+            self.error = root_of(record.exc_info[1])
+
+
+def root_of(error: BaseException | None) -> BaseException | None:
+    """The first error of the chain: the sender wraps a connection that its broker closed while the
+    coordinator was looked up into a plain KafkaError."""
+    while type(error) is KafkaError and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
 def main() -> None:
-    logging.disable(logging.CRITICAL)  # a broker that is away is what these tests are about
     worker = Worker(json.loads(sys.argv[1]))
+    reason = Reason()
+    logging.basicConfig(handlers=[reason])
     try:
         asyncio.run(worker.run())
     except (KafkaError, TimeoutError) as error:
-        worker.journal("error", f"{type(error).__name__}: {error}")
+        cause = reason.error or error
+        worker.journal("error", f"{type(cause).__name__}: {error} {cause}")
         sys.exit(FATAL_EXIT)
 
 

@@ -242,6 +242,16 @@ def test_a_committed_offset_that_goes_back_is_found(offsets: list[int]) -> None:
     assert any("in the log went from 3 to -1" in one for one in violations(history))
 
 
+def test_a_commit_that_was_given_up_may_come_after_the_next() -> None:
+    history = sound("at_least_once")
+    history.group_batches = [offset_batch(n, to) for n, to in enumerate((1, 3, 1, 3))]
+    assert any("in the log went from 3 to 1" in one for one in violations(history))
+    history.journals["t.1"] = [["note", "commit: _TIMED_OUT"]]
+    assert violations(history) == []
+    history.group_batches = [offset_batch(n, to) for n, to in enumerate((1, 3, 2, 3))]
+    assert any("in the log went from 3 to 2" in one for one in violations(history))
+
+
 def test_an_offset_in_a_transaction_counts_when_it_is_committed() -> None:
     log = Partition()
     log.end = 1

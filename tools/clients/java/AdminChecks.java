@@ -3,12 +3,14 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.kafka.clients.admin.DescribeClusterOptions;
+import org.apache.kafka.clients.admin.FeatureUpdate;
 import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsSpec;
 import org.apache.kafka.clients.admin.ListGroupsOptions;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.admin.RemoveMembersFromConsumerGroupOptions;
 import org.apache.kafka.clients.admin.MemberToRemove;
+import org.apache.kafka.clients.admin.UpdateFeaturesOptions;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.ElectionType;
@@ -39,6 +41,17 @@ final class AdminChecks extends Checks {
             var features = get(admin.describeFeatures().featureMetadata());
             holds(features.supportedFeatures() != null, "supported features");
             holds(features.finalizedFeatures() != null, "finalized features");
+            equal(2, (int) features.finalizedFeatures().get("transaction.version").maxVersionLevel());
+            holds(features.finalizedFeatures().containsKey("metadata.version"), "metadata.version");
+            holds(features.finalizedFeaturesEpoch().isPresent(), "an epoch");
+        });
+        check("admin: feature updates are validated", () -> {
+            var downgrade = new FeatureUpdate((short) 1, FeatureUpdate.UpgradeType.SAFE_DOWNGRADE);
+            var asked = new UpdateFeaturesOptions().validateOnly(true);
+            get(admin.updateFeatures(Map.of("transaction.version", downgrade), asked).all());
+            var tooFar = new FeatureUpdate((short) 99, FeatureUpdate.UpgradeType.UPGRADE);
+            String refused = refusal(admin.updateFeatures(Map.of("group.version", tooFar), asked).all());
+            equal("InvalidUpdateVersionException", refused);
         });
         check("admin: describe producers", () -> {
             String topic = makeTopic(1);
