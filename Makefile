@@ -11,7 +11,7 @@ LIBRDKAFKA_SUITE := tests/compat/test_librdkafka_own_suite.py
 PROCESSES ?= 1
 SIDE_BY_SIDE := $(if $(filter-out 1,$(PROCESSES)),-n $(PROCESSES) --dist loadfile --no-loadscope-reorder)
 
-.PHONY: run demo test lint unit cluster spark clients compat maven delivery librdkafka compile test-compiled bench chaos fuzz messages functions-doc connectors-doc clean help
+.PHONY: run demo test lint unit cluster spark clients compat maven delivery librdkafka suites compile test-compiled bench chaos fuzz messages functions-doc connectors-doc clean help
 
 help:
 	@echo "make run      start a broker on 127.0.0.1:9092 (data in ./data); ARGS=\"--override NAME=VALUE\""
@@ -21,7 +21,8 @@ help:
 	@echo "make cluster  what starts ZooKeeper: the metadata store, clusters of processes"
 	@echo "make demo     orders and payments, joined by SQL while they come"
 	@echo "make compat   clients and tools from Maven Central and Go modules"
-	@echo "make librdkafka   librdkafka's own test suite"
+	@echo "make librdkafka   librdkafka's own test suite, plain and over SASL_SSL"
+	@echo "make suites   the suites of other clients, whole; ARGS=\"--only franz-go --brokers 3 --peer kafka\""
 	@echo "make compile  the hot modules compiled by mypyc, as .cache/compiled/bin/ottla"
 	@echo "make bench    Ottla beside Apache Kafka in one run"
 	@echo "make chaos    clients, brokers, ZooKeeper and network fail at random (minutes=10)"
@@ -39,7 +40,7 @@ $(READY): pyproject.toml
 
 # Everything that `make run` can do without: Spark is half a gigabyte.
 $(SPARK): $(READY)
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --compile-bytecode --editable '.[spark]'
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --compile-bytecode --editable '.[spark,registry]'
 	@touch $@
 
 run: $(READY)
@@ -52,7 +53,8 @@ lint: $(SPARK)
 	$(BIN)/lint-imports
 
 unit: $(SPARK)
-	$(BIN)/pytest -q -n 2 --ignore=tests/compat -m "not delivery and not spark and not zookeeper and not postgres and not long"
+	$(BIN)/pytest -q -n 2 --ignore=tests/compat \
+		-m "not delivery and not spark and not zookeeper and not postgres and not maven and not long"
 
 # What starts ZooKeeper: the metadata store, and clusters of real processes.
 cluster: $(SPARK)
@@ -78,6 +80,7 @@ spark: $(SPARK)
 
 # Clients and the broker are killed at random.
 delivery: $(SPARK)
+	./tools/setup_test_clients.sh
 	$(BIN)/pytest -q -s tests/chaos tests/delivery -m delivery
 
 # Clients and tools from Maven Central and Go modules, then what mypyc makes of the source.
@@ -86,36 +89,54 @@ compat: $(SPARK)
 
 maven: $(SPARK)
 	./tools/setup_test_clients.sh --maven
-	$(BIN)/pytest -q $(SIDE_BY_SIDE) tests/compat -m maven --ignore=$(LIBRDKAFKA_SUITE)
+	$(BIN)/pytest -q $(SIDE_BY_SIDE) tests/compat tests/registry -m maven \
+		--ignore=$(LIBRDKAFKA_SUITE)
 
-# librdkafka's own C tests: a quarter of an hour with the compiling, and so not a part of CI.
+# librdkafka's own C tests, then all of them over SASL_SSL, and those of TLS and SASL themselves: an
+# hour with the compiling, and so not a part of CI.
 librdkafka: $(READY)
 	./tools/setup_test_clients.sh --librdkafka
 	$(BIN)/pytest -q $(LIBRDKAFKA_SUITE)
+	$(BIN)/python -m suites --brokers 3 \
+		--only "librdkafka, security,librdkafka, OIDC,librdkafka, SASL_SSL"
+
+# The suites of other clients, on one broker and on three: hours. SUITE_SOURCES names a folder with
+# checkouts of those whose tests are in no registry.
+suites: $(READY)
+	./tools/setup_test_clients.sh --packages
+	$(BIN)/python -m suites $(ARGS)
 
 # The hot modules as C extensions, in an environment of its own: the editable install stays plain.
 $(COMPILED)/.ready: $(READY) setup.py $(shell find src -name '*.py')
 	test -x $(COMPILED)/bin/python || $(PYTHON) -m venv $(COMPILED)
 	$(BIN)/uv pip install --quiet --python $(COMPILED)/bin/python 'setuptools>=77' mypy numpy pyarrow --group dev
 	OTTLA_COMPILE=1 $(BIN)/uv pip install --quiet --python $(COMPILED)/bin/python \
-		--no-build-isolation --compile-bytecode --reinstall-package ottla '.[spark]'
+		--no-build-isolation --compile-bytecode --reinstall-package ottla '.[spark,registry]'
 	@touch $@
 
 compile: $(COMPILED)/.ready
 
-# The same tests on the compiled build: what mypyc makes of the source must behave as the source.
+# The tests of what is compiled (setup.py), on the compiled build: what mypyc makes of the source must
+# behave as the source. Of the broker those that Produce and Fetch pass through in every version.
+COMPILED_TESTS := tests/net tests/records tests/storage tests/replica tests/wire/test_connection.py \
+	tests/spark/test_columns.py $(addprefix tests/broker/test_,data_path_*.py sessions.py \
+	exactly_once.py transactional_produce.py replication*.py metrics_*.py share_fetching.py quotas.py \
+	security.py)
+
 test-compiled: compile
-	$(COMPILED)/bin/pytest -q -n 2 tests/net tests/records tests/storage tests/broker \
-		tests/coordinator tests/wire/test_connection.py tests/spark/test_columns.py
+	$(COMPILED)/bin/pytest -q -n 2 $(COMPILED_TESTS)
 
 bench: compile
 	$(BIN)/python -m benchmarks --ottla $(COMPILED)/bin/ottla $(ARGS)
 
 chaos: $(SPARK)
-	OTTLA_MUTANTS=1 $(BIN)/pytest -q tests/delivery/test_delivery_mutants.py
+	./tools/setup_test_clients.sh --maven
+	OTTLA_MUTANTS=1 $(BIN)/pytest -q tests/delivery/test_delivery_mutants.py \
+		tests/chaos/test_chaos_mutants.py
 	$(BIN)/pytest -q -s tests/delivery tests/spark -m long
 	$(BIN)/python tests/simulation/simulate.py --minutes 2
 	$(BIN)/python tests/chaos/storms.py --minutes $(or $(minutes),10) $(ARGS)
+	$(BIN)/python tests/chaos/storms.py --minutes $(or $(minutes),10) --secured $(ARGS)
 	$(BIN)/python tests/delivery/chaos.py --minutes $(or $(minutes),10) $(ARGS)
 	$(BIN)/python tests/delivery/chaos_spark.py --minutes $(or $(minutes),10)
 	$(BIN)/python tests/delivery/chaos_connect.py --minutes $(or $(minutes),10)
