@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from ottla.registry.registry_error import invalid_schema
-from ottla.registry.schema_types import (
+from ottla.registry.state import RegistryState
+from ottla.registry.stored_schema import SchemaReference, StoredSchema
+from ottla.registry.subjects import relative_to
+from ottla.schemas.schema_types import (
     InvalidSchema,
     ParsedSchema,
     Reference,
@@ -15,9 +18,6 @@ from ottla.registry.schema_types import (
     normalize,
     parse,
 )
-from ottla.registry.state import RegistryState
-from ottla.registry.stored_schema import SchemaReference, StoredSchema
-from ottla.registry.subjects import relative_to
 
 KEPT_MAX: Final = 1000
 DEPTH_MAX: Final = 64

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from ottla.registry.protobuf.elements import ProtoMessage
-from ottla.registry.schema_types import ParsedSchema
 from ottla.registry.stored_schema import AVRO, JSON, StoredSchema
+from ottla.schemas.protobuf.elements import ProtoMessage
+from ottla.schemas.schema_types import ParsedSchema
 
 RESERVED: Final = "confluent:reserved"
 

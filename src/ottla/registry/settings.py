@@ -15,13 +15,13 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ottla.client.tls import http_context, wrong
-from ottla.registry.compatibility.check import LEVELS
 from ottla.registry.rest.access import REALM
 from ottla.registry.schema_registry import GROUP, SchemaRegistry
 from ottla.registry.server import RegistryServer
 from ottla.registry.state import DEFAULT_LEVEL
 from ottla.registry.topic import TOPIC
 from ottla.rest.settings import AccessSettings, access_of, warn_if_open
+from ottla.schemas.compatibility.check import LEVELS
 
 PORT: Final = 8081
 HOST: Final = "127.0.0.1"

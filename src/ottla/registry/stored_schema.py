@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ottla.registry.schema_types import Reference
+from ottla.schemas.schema_types import Reference
 
 AVRO: Final = "AVRO"
 JSON: Final = "JSON"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ottla.registry.compatibility.check import incompatibilities
 from ottla.registry.parsed_schemas import ParsedSchemas
 from ottla.registry.state import RegistryState
 from ottla.registry.stored_schema import StoredSchema
+from ottla.schemas.compatibility.check import incompatibilities
 
 NONE: Final = "NONE"
 TEXT_LETTERS_MAX: Final = 1000

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ottla.registry.compatibility.check import LEVELS, POLICIES
 from ottla.registry.decisions.modes import check_writable
 from ottla.registry.registry_change import RegistryChange
 from ottla.registry.registry_error import (
@@ -17,6 +16,7 @@ from ottla.registry.registry_error import (
 from ottla.registry.rules import checked_metadata, checked_rule_set
 from ottla.registry.state import RegistryState
 from ottla.registry.topic_records import CONFIG_FIELDS, config_record
+from ottla.schemas.compatibility.check import LEVELS, POLICIES
 
 LEVEL: Final = "compatibilityLevel"
 ASKED_LEVEL: Final = "compatibility"

@@ -1,0 +1,1 @@
+"""Schemas in Avro, JSON Schema and Protobuf: parsed, normalised, compared. No I/O."""

@@ -1,0 +1,78 @@
+"""The three languages of schemas behind one interface. Pure functions: nothing is fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.schemas import json_text
+from ottla.schemas.avro.schema import AvroSchema
+from ottla.schemas.avro.text import canonical as avro_canonical
+from ottla.schemas.avro.text import normal as avro_normal
+from ottla.schemas.invalid_schema import InvalidSchema
+from ottla.schemas.json_schema.document import JsonSchema
+from ottla.schemas.protobuf.descriptor_writing import serialized
+from ottla.schemas.protobuf.normal import normal_file, without_extensions
+from ottla.schemas.protobuf.schema import ProtobufSchema
+from ottla.schemas.protobuf.text import proto_text
+
+__all__ = ["InvalidSchema", "ParsedSchema", "Reference", "formatted", "normalize", "parse"]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Another schema by its subject and version, under the name that this schema calls it."""
+
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True)
+class ParsedSchema:
+    """A schema that is valid. `canonical` is the text that is stored, and finds it again."""
+
+    kind: str
+    text: str
+    canonical: str
+    # What the checker of this language compares.
+    body: Any = field(default=None, compare=False, repr=False)
+
+
+def parse(kind: str, text: str, references: Mapping[str, str]) -> ParsedSchema:
+    """Raises InvalidSchema. `references` has the texts by name, each after those it needs."""
+    if kind == "AVRO":
+        schema = AvroSchema(text, references)
+        return ParsedSchema(kind, text, avro_canonical(schema.root, schema.referenced), schema)
+    if kind == "JSON":
+        document = JsonSchema(text, references)
+        return ParsedSchema(kind, text, json_text.write(document.root.raw), document)
+    if kind == "PROTOBUF":
+        proto = ProtobufSchema(text, references)
+        return ParsedSchema(kind, text, proto_text(proto.file), proto)
+    raise InvalidSchema(f"No schema type {kind}: use AVRO, JSON or PROTOBUF")
+
+
+def normalize(kind: str, text: str, references: Mapping[str, str]) -> str:
+    """The text in which schemas that differ only in order or notation are the same."""
+    schema = parse(kind, text, references)
+    if kind == "AVRO":
+        return avro_normal(schema.body.root, schema.body.referenced)
+    if kind == "JSON":
+        return json_text.write(schema.body.root.raw, sort_keys=True)
+    if kind == "PROTOBUF":
+        return proto_text(normal_file(schema.body))
+    return schema.canonical
+
+
+def formatted(kind: str, text: str, references: Mapping[str, str], format_name: str) -> str:
+    """The text in the format that a client asks for; a format nobody knows is the usual text."""
+    schema = parse(kind, text, references)
+    if kind == "AVRO" and format_name == "resolved":
+        return avro_canonical(schema.body.root)
+    if kind == "PROTOBUF" and format_name == "serialized":
+        return serialized(schema.body)
+    if kind == "PROTOBUF" and format_name == "ignore_extensions":
+        return proto_text(without_extensions(schema.body.file))
+    return schema.canonical
