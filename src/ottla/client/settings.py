@@ -69,9 +69,9 @@ _ASSIGNORS: Final = {
 }
 
 WITHOUT_KERBEROS: Final = (
-    "this librdkafka was built without Kerberos, as in all wheels of confluent-kafka: producers and"
-    " consumers need a confluent-kafka that was built from source; admin commands, Spark, SQL and"
-    " Streams log in by GSSAPI without it"
+    "this librdkafka was built without Kerberos, as the wheels of confluent-kafka are: producers,"
+    " consumers and admin commands for topics, users and offsets need a confluent-kafka that was"
+    " built from source; what does not use librdkafka logs in by GSSAPI"
 )
 
 _UNKNOWN: Final = re.compile(r'No such configuration property: "([^"]+)"')

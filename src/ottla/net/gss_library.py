@@ -177,8 +177,8 @@ class GssLibrary:
 
     def _words(self, major: int, minor: int) -> str:
         """What an operator can read. It may quote the peer, so nothing in it moves a cursor."""
-        said = [*self._sentences(major, GSS_CODE), *self._sentences(minor, MECHANISM_CODE)]
-        text = ": ".join(filter(None, said))
+        said = self._sentences(minor, MECHANISM_CODE) or self._sentences(major, GSS_CODE)
+        text = ": ".join(said)
         return "".join(each if each.isprintable() else "?" for each in text)
 
     def _sentences(self, status: int, kind: int) -> list[str]:
