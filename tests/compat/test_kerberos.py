@@ -22,6 +22,7 @@ from compat_kerberos import (
     keytab_module,
 )
 from compat_security import escaped
+from compat_tools import run
 
 from ottla.broker.kerberos import gssapi_mechanism
 from ottla.client import Admin
@@ -147,6 +148,25 @@ def test_java_client(
     results.expect(f"{folder}-alice")
     results.expect(f"{folder}-mapped")
     assert REFUSED in results.failed[f"{folder}-mallory"]
+
+
+@pytest.mark.maven
+def test_kafka_console_tools(
+    realm: KerberosRealm,
+    broker: KerberosBroker,
+    alice: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.security.krb5.conf={realm.krb5_conf}")
+    lines = client_settings(alice, f"alice@{REALM}")
+    file = tmp_path / "client.properties"
+    file.write_text("".join(f"{key}={escaped(text)}\n" for key, text in lines.items()))
+    topic = ("--bootstrap-server", broker.sasl, "--topic", "console")
+    run("ConsoleProducer", *topic, "--command-config", str(file), stdin="one\ntwo\n")
+    limit = ("--from-beginning", "--max-messages", "2", "--timeout-ms", "60000")
+    read = run("consumer.ConsoleConsumer", *topic, *limit, "--command-config", str(file))
+    assert sorted(read.output.split()) == ["one", "two"]
 
 
 def ask(broker: KerberosBroker, settings: dict[str, str]) -> None:

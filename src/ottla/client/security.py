@@ -11,6 +11,7 @@ librdkafka's own names for the same (sasl.username, ssl.ca.location, ...) are ta
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from ottla.errors import ErrorCode, KafkaError
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 EXTENSION: Final = "extension_"
+_PLAIN_WORD: Final = re.compile(r"[A-Za-z0-9._/@+:=][A-Za-z0-9._/@+:=-]*")
 
 
 def protocol_of(settings: Mapping[str, Setting]) -> str:
@@ -158,14 +160,15 @@ def _with_ticket(login: KerberosLogin) -> SaslLogin:
 
 
 def _kerberos_for_librdkafka(settings: Mapping[str, Setting]) -> dict[str, Any]:
+    """librdkafka has a shell run kinit, with the principal and the keytab in its command."""
     login = _kerberos(settings)
-    said = {name: each for name, each in settings.items() if name.startswith("sasl.kerberos.")}
-    said |= {"sasl.mechanism": GSSAPI, "sasl.kerberos.service.name": login.service}
-    if login.keytab:
-        said |= {"sasl.kerberos.keytab": login.keytab, "sasl.kerberos.principal": login.principal}
-    else:
-        said.setdefault("sasl.kerberos.kinit.cmd", "")  # somebody else fetches the tickets
-    return said
+    said: dict[str, Any] = {"sasl.mechanism": GSSAPI, "sasl.kerberos.service.name": login.service}
+    if not login.keytab:  # somebody else fetches the tickets
+        return {**said, "sasl.kerberos.kinit.cmd": ""}
+    if not all(_PLAIN_WORD.fullmatch(word) for word in (login.keytab, login.principal)):
+        raise wrong("a shell would read more than a name in keyTab or principal")
+    keytab, principal = "sasl.kerberos.keytab", "sasl.kerberos.principal"
+    return {**said, keytab: login.keytab, principal: login.principal}
 
 
 def _sasl_for_librdkafka(settings: Mapping[str, Setting]) -> dict[str, Any]:
