@@ -70,11 +70,13 @@ class Protobuf(RegistrySerde[T]):
         full = name if not file.package or "." in name else f"{file.package}.{name}"
         return ValueSchema(text, full, references)
 
-    def _registered_references(self, topic: str, own: ValueSchema) -> Sequence[Reference]:
+    def _registered_references(
+        self, topic: str, own: ValueSchema, value: Any
+    ) -> Sequence[Reference]:
         """Of a generated class: what its file imports is registered before it."""
-        if own.references or self._type is None or not _is_message(self._type):
-            return own.references
-        return self._imports(topic, self._type.DESCRIPTOR.file)
+        if _is_message(type(value)):
+            return self._imports(topic, value.DESCRIPTOR.file)
+        return own.references
 
     def _imports(self, topic: str, file: Any) -> list[Reference]:
         from ottla.schemas.protobuf.known_types import KNOWN_FILES

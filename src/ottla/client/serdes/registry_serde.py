@@ -204,19 +204,18 @@ class RegistrySerde(TopicSerde[T]):
 
     def _opened(self, topic: str, value: Any) -> RecordWriter:
         own = self._schema_of(value)
-        settings = self._settings
-        registry = self._registry
-        name = settings.subject_name
-        subject = name(topic, self._is_key, "" if own is None else own.record)
-        if settings.uses_given:
-            found = self._given_schema(subject, own)
-        elif own is None:
+        settings, registry = self._settings, self._registry
+        if own is None and not settings.uses_given:
             raise SerializationError(
-                f"{topic}: no schema for a {type(value).__name__}: give {type(self).__name__} a"
-                " class or a schema, or set use.latest.version"
+                f"no schema for a {type(value).__name__}: give {type(self).__name__} a class or a"
+                " schema, or set use.latest.version"
             )
+        record = "" if own is None else own.record
+        subject = settings.subject_name(topic, self._is_key, record)
+        if own is None or settings.uses_given:
+            found = self._given_schema(subject, own)
         else:
-            references = self._registered_references(topic, own)
+            references = self._registered_references(topic, own, value)
             ask = registry.register if settings.registers else registry.look_up
             found = ask(subject, self.kind, own.text, references, normalize=settings.normalize)
         parsed = registry.parsed(found)
@@ -263,7 +262,9 @@ class RegistrySerde(TopicSerde[T]):
                 " this check: latest.compatibility.strict=false"
             )
 
-    def _registered_references(self, topic: str, own: ValueSchema) -> Sequence[Reference]:
+    def _registered_references(
+        self, topic: str, own: ValueSchema, value: Any
+    ) -> Sequence[Reference]:
         return own.references
 
     def _decode(self, topic: str, name: SchemaName, header: bytes) -> Decode:

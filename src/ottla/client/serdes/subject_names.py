@@ -18,11 +18,11 @@ def topic_name(topic: str, is_key: bool, record: str) -> str:
 
 
 def record_name(topic: str, is_key: bool, record: str) -> str:
-    return _named(topic, record)
+    return _named(record)
 
 
 def topic_record_name(topic: str, is_key: bool, record: str) -> str:
-    return f"{topic}-{_named(topic, record)}"
+    return f"{topic}-{_named(record)}"
 
 
 def associated_name(topic: str, is_key: bool, record: str) -> str:
@@ -51,10 +51,10 @@ def strategy_of(given: Any) -> SubjectName:
     return found
 
 
-def _named(topic: str, record: str) -> str:
+def _named(record: str) -> str:
     if not record:
         raise SerializationError(
-            f"{topic}: this subject name strategy needs a schema with a name (a record in Avro, "
+            "this subject name strategy needs a schema with a name (a record in Avro, "
             "a title in JSON Schema)"
         )
     return record
