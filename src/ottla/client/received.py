@@ -69,14 +69,14 @@ def reader_of(
     serdes = topic_serdes(key, value, settings, reads=True)
     if serdes is None:
         of_key, of_value = deserializer_of(key), deserializer_of(value)
-        return partial(_record, of_key=of_key, of_value=of_value)
+        return partial(_record, of_key, of_value)
     return partial(_record_in_topic, serdes[0], serdes[1])
 
 
 def _record(
-    message: confluent_kafka.Message,
     of_key: Callable[[bytes], Any],
     of_value: Callable[[bytes], Any],
+    message: confluent_kafka.Message,
 ) -> Record[Any, Any]:
     key, value = message.key(), message.value()
     kind, timestamp_ms = message.timestamp()
