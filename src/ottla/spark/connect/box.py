@@ -43,6 +43,7 @@ def _converters() -> list[Plugin]:
     targets = {
         f"{KAFKA}.json.JsonConverter": f"{HERE}.converters.json:JsonConverter",
         f"{KAFKA}.storage.StringConverter": f"{primitive}:StringConverter",
+        f"{CONFLUENT}.avro.AvroConverter": f"{HERE}.converters.avro:AvroConverter",
     }
     for name in ("ByteArray", "Boolean", "Double", "Float", "Integer", "Long", "Short"):
         targets[f"{KAFKA}.converters.{name}Converter"] = f"{primitive}:{name}Converter"
