@@ -44,6 +44,12 @@ def _converters() -> list[Plugin]:
         f"{KAFKA}.json.JsonConverter": f"{HERE}.converters.json:JsonConverter",
         f"{KAFKA}.storage.StringConverter": f"{primitive}:StringConverter",
         f"{CONFLUENT}.avro.AvroConverter": f"{HERE}.converters.avro:AvroConverter",
+        f"{CONFLUENT}.json.JsonSchemaConverter": (
+            f"{HERE}.converters.json_schema_converter:JsonSchemaConverter"
+        ),
+        f"{CONFLUENT}.protobuf.ProtobufConverter": (
+            f"{HERE}.converters.protobuf:ProtobufConverter"
+        ),
     }
     for name in ("ByteArray", "Boolean", "Double", "Float", "Integer", "Long", "Short"):
         targets[f"{KAFKA}.converters.{name}Converter"] = f"{primitive}:{name}Converter"
