@@ -14,8 +14,11 @@ import io
 from typing import Any
 
 import fastavro
+from fastavro import _read_py
 
+from ottla.schemas.avro.codec import RECURSIVE_BYTES_MAX
 from ottla.schemas.avro.node import AvroNode
+from ottla.spark.connect.converters.avro_names import ANYTHING
 
 PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 
@@ -28,16 +31,25 @@ class AvroBinary:
         self._branches: dict[int, list[str]] = {}
         self._count = 0
         self._schema = fastavro.parse_schema(self._of(root))
+        # Confluent's serializers write a schema that is bytes, and nothing else, without a size.
+        self._raw = root.kind == "bytes"
+        self._recursive = root.name == ANYTHING  # Connect has no other recursive types
 
     def write(self, value: Any) -> bytes:
+        if self._raw:
+            return bytes(value)
         out = io.BytesIO()
         fastavro.schemaless_writer(out, self._schema, value)
         return out.getvalue()
 
     def read(self, data: bytes, position: int) -> Any:
+        if self._raw:
+            return data[position:]
         source = io.BytesIO(data)
         source.seek(position)
-        return fastavro.schemaless_reader(
+        deep = self._recursive and len(data) > RECURSIVE_BYTES_MAX
+        read = _read_py.schemaless_reader if deep else fastavro.schemaless_reader
+        return read(
             source, self._schema, None, return_record_name=True, return_record_name_override=True
         )
 
