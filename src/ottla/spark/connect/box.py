@@ -31,6 +31,14 @@ CONNECTORS: Final = (
 )
 
 
+# Of keys and values only, as Confluent's.
+REGISTRY_CONVERTERS: Final = {
+    "avro.AvroConverter": "avro:AvroConverter",
+    "json.JsonSchemaConverter": "json_schema_converter:JsonSchemaConverter",
+    "protobuf.ProtobufConverter": "protobuf:ProtobufConverter",
+}
+
+
 def _connectors() -> list[Plugin]:
     return [
         Plugin(kind, name, f"{HERE}.connectors.{module}:{name.rpartition('.')[2]}", aliases)
@@ -43,13 +51,6 @@ def _converters() -> list[Plugin]:
     targets = {
         f"{KAFKA}.json.JsonConverter": f"{HERE}.converters.json:JsonConverter",
         f"{KAFKA}.storage.StringConverter": f"{primitive}:StringConverter",
-        f"{CONFLUENT}.avro.AvroConverter": f"{HERE}.converters.avro:AvroConverter",
-        f"{CONFLUENT}.json.JsonSchemaConverter": (
-            f"{HERE}.converters.json_schema_converter:JsonSchemaConverter"
-        ),
-        f"{CONFLUENT}.protobuf.ProtobufConverter": (
-            f"{HERE}.converters.protobuf:ProtobufConverter"
-        ),
     }
     for name in ("ByteArray", "Boolean", "Double", "Float", "Integer", "Long", "Short"):
         targets[f"{KAFKA}.converters.{name}Converter"] = f"{primitive}:{name}Converter"
@@ -58,6 +59,8 @@ def _converters() -> list[Plugin]:
         for kind in (Kind.CONVERTER, Kind.HEADER_CONVERTER)
         for name, target in sorted(targets.items())
     ]
+    for name, target in REGISTRY_CONVERTERS.items():
+        found.append(Plugin(Kind.CONVERTER, f"{CONFLUENT}.{name}", f"{HERE}.converters.{target}"))
     simple = f"{HERE}.converters.header:SimpleHeaderConverter"
     return [*found, Plugin(Kind.HEADER_CONVERTER, f"{KAFKA}.storage.SimpleHeaderConverter", simple)]
 
