@@ -15,6 +15,7 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from ottla.client.schema_registry import SchemaRegistry
+from ottla.schemas.framing import with_guid, with_id
 from ottla.spark.connect.converters.avro import AvroConverter
 from ottla.spark.connect.converters.registry_converter import RegistryConverter
 from ottla.spark.connect.data import (
@@ -479,6 +480,24 @@ def test_records_that_cannot_be_read_say_where_they_are(
     cause = raised.value.__cause__
     assert cause is not None
     assert cause.__notes__ == ["topic='bad', partition=3, offset=41"]
+
+
+def test_a_schema_may_be_named_by_a_header(registry_url: str, schemas: SchemaRegistry) -> None:
+    registered = schemas.register("headed-value", "AVRO", '"string"')
+    chain = Chain(
+        {
+            "key.converter": "StringConverter",
+            "value.converter": AVRO,
+            "value.converter.schema.registry.url": registry_url,
+        },
+        connector="c",
+    )
+    for header in (with_guid(registered.guid, b""), with_id(registered.id, b"")):
+        headers = (("__key_schema_id", b"x"), ("__value_schema_id", header))
+        record = chain.sink(ConsumedRow("headed", 0, 0, 0, 0, b"k", b"\x04hi", headers))
+        assert record is not None
+        assert (record.key, record.value) == ("k", "hi")
+    chain.close()
 
 
 def test_a_registry_that_does_not_answer_is_tried_again() -> None:

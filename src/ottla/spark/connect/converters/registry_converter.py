@@ -51,6 +51,7 @@ class ValueWriter(NamedTuple):
 class RegistryConverter(Converter):
     kind: ClassVar[str]
     language: ClassVar[str]  # as Confluent's messages call it
+    reads_schema_headers = True
 
     # What a language says
 
