@@ -23,6 +23,7 @@ class Formatter(Protocol):
 
     def close(self) -> None:
         """Most hold nothing that is open."""
+        return
 
 
 class DefaultFormatter(Formatter):

@@ -37,6 +37,11 @@ class RestLogin:
         secure = bare.startswith("https:") and bool(stores)
         return bare, login, client_context(stores) if secure else None
 
+    def user_info(self) -> str:
+        """USER:PASSWORD of --user, or nothing."""
+        login = _login(self.user)
+        return f"{login.user}:{login.password}" if login else ""
+
 
 GIVEN: ContextVar[RestLogin | None] = ContextVar("rest_login", default=None)
 """What stands before a command: `ottla connect --user ann list`."""
