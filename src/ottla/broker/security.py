@@ -13,7 +13,14 @@ from ottla.auth.sasl_client import OAUTHBEARER, SaslLogin
 from ottla.broker.authentication import SaslGate
 from ottla.broker.authentication_counts import AuthenticationCounts
 from ottla.broker.oauth import OAuthProviders, bearer_login
-from ottla.config import ConfigError, Listener, ListenerSettings, ServerConfig, tls_settings
+from ottla.config import (
+    ConfigError,
+    Listener,
+    ListenerSettings,
+    ServerConfig,
+    is_loopback,
+    tls_settings,
+)
 from ottla.net.line_security import LineSecurity
 from ottla.net.listener_tls import ListenerTls
 from ottla.net.tls import ktls_available
@@ -46,6 +53,7 @@ class Security:
                 )
         self._take(config)
         self._say()
+        warn_of_open_listeners(config)
 
     def tls(self, listener: str) -> ListenerTls | None:
         return self._tls.get(listener)
@@ -147,6 +155,28 @@ class Security:
             log.info("TLS: records are copied and encrypted here; ottla.ssl.ktls.enable is false")
         else:
             log.info("TLS: records are copied and encrypted here; the kernel has no module tls")
+
+
+def warn_of_open_listeners(config: ServerConfig) -> None:
+    """Everybody is User:ANONYMOUS where nobody has to prove anything; one machine is its user's."""
+    rights = "has the rights of User:ANONYMOUS" if config.authorizer_class_name else "may do all"
+    for listener in config.listeners:
+        if is_loopback(listener.host) or listener.security_protocol.startswith("SASL_"):
+            continue
+        if has_certificates(config, listener):
+            continue
+        log.warning(
+            "LISTENER %s HAS NO AUTHENTICATION: everybody who reaches it %s. Use SASL_SSL, or SSL"
+            " with ssl.client.auth=required, or listen on 127.0.0.1.",
+            listener,
+            rights,
+        )
+
+
+def has_certificates(config: ServerConfig, listener: Listener) -> bool:
+    """True if nobody comes in without a certificate of their own."""
+    is_tls = listener.security_protocol == "SSL"
+    return is_tls and _tls_settings(config, listener).client_auth == "required"
 
 
 def _tls_settings(config: ServerConfig, listener: Listener):  # type: ignore[no-untyped-def]
