@@ -171,6 +171,8 @@ def test_json_schema_and_references(
 ) -> None:
     ran = produce(tools.json_schema_producer, '{"id": 1}\n', f"value.schema={JSON_ORDER}")
     assert (ran.err, ran.code) == ("", 0)
+    bad = produce(tools.json_schema_producer, '{"id": "x"}\n', f"value.schema={JSON_ORDER}")
+    assert """['id']: "x" is not of type "integer\"""" in bad.err
     refs = json.dumps([{"name": "order.json", "subject": f"{made}-value", "version": 1}])
     outer = json.dumps({"type": "array", "items": {"$ref": "order.json"}})
     strategy = "value.subject.name.strategy=io.confluent.kafka.serializers.subject."

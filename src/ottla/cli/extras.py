@@ -10,7 +10,10 @@ from ottla.cli.kafka.tool import ToolError
 
 EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "zookeeper": ("kazoo",),
-    "registry": ("fastavro", "google.protobuf", "httptools", "starlette", "uvicorn"),
+    "registry": (
+        *("fastavro", "google.protobuf", "httptools", "jsonschema_rs", "orjson"),
+        *("starlette", "uvicorn"),
+    ),
     "spark": (
         *("pyspark", "pyarrow", "pandas", "sqlglot", "orjson", "starlette", "hypercorn"),
         "prompt_toolkit",

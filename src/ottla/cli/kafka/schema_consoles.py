@@ -99,4 +99,8 @@ def _consume(name: str, formatter: str, language: str, arguments: Sequence[str] 
 
 
 def _with(options: Sequence[Option], changes: dict[str, dict[str, str]]) -> tuple[Option, ...]:
-    return tuple(replace(each, **changes.get(each.name, {})) for each in options)  # type: ignore[arg-type]
+    return tuple(_changed(each, **changes.get(each.name, {})) for each in options)
+
+
+def _changed(option: Option, *, help: str = "", default: str = "") -> Option:
+    return replace(option, help=help or option.help, default=default or option.default)

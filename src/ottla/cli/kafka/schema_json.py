@@ -18,10 +18,14 @@ from ottla.schemas import json_text
 from ottla.schemas.avro.json_encoding import binary_of, json_text_of
 from ottla.schemas.framing import indexes_bytes, read_indexes
 from ottla.schemas.invalid_schema import InvalidSchema
-from ottla.schemas.protobuf.json_encoding import FIRST, ProtobufMessages
+from ottla.schemas.json_schema.validator import JsonValidator
+from ottla.schemas.protobuf.dynamic import MessageTypes, message_indexes, message_name
+from ottla.schemas.protobuf.json_encoding import binary_of as protobuf_binary_of
+from ottla.schemas.protobuf.json_encoding import json_text_of as protobuf_text_of
 from ottla.schemas.schema_types import ParsedSchema
 
 DEFAULT_URL: Final = "http://localhost:8081"
+FIRST: Final = (0,)
 _OLD_PREFIX: Final = "schema.registry."
 
 
@@ -58,34 +62,40 @@ class JsonSchemaJson:
     def __init__(self, schema: ParsedSchema) -> None:
         raw = schema.body.root.raw
         self.record_name = str(raw.get("title", "")) if isinstance(raw, dict) else ""
+        self._validator = JsonValidator(schema)
 
     def payload_of(self, text: str) -> bytes:
-        return json_text.write(json.loads(text)).encode()
+        return self._checked(text).encode()
 
     def text_of(self, data: bytes, position: int) -> str:
-        return json_text.write(json.loads(data[position:]))
+        return self._checked(data[position:])
+
+    def _checked(self, text: str | bytes) -> str:
+        value = json.loads(text)
+        self._validator.check(value)
+        return json_text.write(value)
 
 
 class ProtobufJson:
     """Writes the first message of the file, or the one with this name."""
 
-    def __init__(
-        self, text: str, references: Mapping[str, str], *, name: str = "", proto_names: bool = False
-    ) -> None:
-        self._messages = ProtobufMessages(text, references)
-        self._indexes = self._messages.indexes_of(name) if name else FIRST
+    def __init__(self, schema: ParsedSchema, *, name: str = "", proto_names: bool = False) -> None:
+        file = schema.body.file
+        self._messages = MessageTypes(schema)
         self._proto_names = proto_names
-        self.record_name = self._messages.name_of(self._indexes)
-        self.indexes = indexes_bytes(self._indexes)
+        indexes = message_indexes(file, name) if name else FIRST
+        self._written = self._messages.by_indexes(indexes)
+        self.record_name = message_name(file, indexes)
+        self.indexes = indexes_bytes(indexes)
 
     def payload_of(self, text: str) -> bytes:
-        return self._messages.binary_of(self._indexes, text)
+        return protobuf_binary_of(self._written, text)
 
     def text_of(self, data: bytes, position: int) -> str:
         indexes, position = read_indexes(data, position)
-        return self._messages.json_text_of(
-            indexes, bytes(data[position:]), proto_names=self._proto_names
-        )
+        message_class = self._messages.by_indexes(indexes)
+        payload = bytes(data[position:])
+        return protobuf_text_of(message_class, payload, proto_names=self._proto_names)
 
 
 class SchemaJsons:
@@ -117,8 +127,7 @@ class SchemaJsons:
             return AvroJson(parsed)
         if schema.kind == "JSON":
             return JsonSchemaJson(parsed)
-        texts = self.registry.referenced_texts(schema.references)
-        return ProtobufJson(schema.text, texts, name=name, proto_names=self._proto_names)
+        return ProtobufJson(parsed, name=name, proto_names=self._proto_names)
 
 
 @contextmanager
