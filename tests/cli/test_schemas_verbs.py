@@ -140,6 +140,17 @@ def test_no_registry_there(run: Tool) -> None:
     assert run(main, "schemas", "list", "-r", "ftp://x").err.startswith("error --registry:")
 
 
+def test_a_password_comes_from_standard_input_where_there_is_no_terminal(
+    run: Tool, tmp_path: Path
+) -> None:
+    file = str(tmp_path / "users.properties")
+    ran = run(main, "rest-users", "add", file, "ann", stdin="secret\n")
+    assert (ran.err, ran.code) == ("", 0)
+    ran = run(main, "rest-users", "add", file, "ann")
+    assert "there is no terminal to ask at" in ran.err
+    assert ran.code == 1
+
+
 def test_messages_of_confluents_registry_have_no_remedy() -> None:
     (found,) = findings(
         [
