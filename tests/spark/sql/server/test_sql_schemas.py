@@ -14,14 +14,14 @@ from ottla.client import Admin, Producer
 from ottla.client.schema_registry import RegistryError, SchemaRegistry
 from ottla.client.topics import NewTopic
 from ottla.schemas import framing
-from ottla.spark.sql.printing import Lines
 from ottla.spark.formats.avro import half as avro_half
 from ottla.spark.formats.json_sr import half as json_half
 from ottla.spark.formats.protobuf import half as protobuf_half
+from ottla.spark.sql.printing import Lines
 from ottla.testing import LocalCluster
 
 # Imported here, because Python 3.11 can't parse in two threads at once what pytest rewrites.
-assert avro_half and json_half and protobuf_half
+HALVES = (avro_half, json_half, protobuf_half)
 
 ORDER: dict[str, Any] = {
     "type": "record",

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 PATIENCE_S = 120.0
 # Imported here, because Python 3.11 can't parse in two threads at once what pytest rewrites.
-assert avro_half and json_half and protobuf_half
+HALVES = (avro_half, json_half, protobuf_half)
 
 ORDER = {
     "type": "record",
