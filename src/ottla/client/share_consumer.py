@@ -90,6 +90,10 @@ class ShareConsumer(Generic[K, V]):
                 self._on_undecodable(error)
                 self.reject()  # nobody can read it: the group's dead letter topic gets it
                 continue
+            except Exception:  # not the record's fault: it is handed out when it can be read
+                self._waiting.appendleft(message)
+                self._at_hand = None
+                raise
             return replace(record, delivery_count=message.delivery_count())
 
     def accept(self) -> None:
