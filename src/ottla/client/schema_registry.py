@@ -175,6 +175,12 @@ class SchemaRegistry:
         found: list[int] = self.get("subjects", subject, "versions")
         return found
 
+    def level(self, subject: str = "") -> str:
+        """Which schemas may follow, in a subject or in those without a level of their own."""
+        path = ("config", subject) if subject else ("config",)
+        found: str = self.get(*path, query={"defaultToGlobal": "true"})["compatibilityLevel"]
+        return found
+
     def delete(
         self, subject: str, version: int | str | None = None, *, permanent: bool = False
     ) -> list[int]:
