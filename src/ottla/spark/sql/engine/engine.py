@@ -158,6 +158,7 @@ class Engine:
         if self.workers is not None:
             self.workers.close()
         self._topic.close()
+        self._schemas.close()
         self.cluster.close()
 
     def _changed(self, state: State) -> None:

@@ -52,6 +52,10 @@ class Schemas:
     def __init__(self, registry: SchemaRegistry | None) -> None:
         self._registry = registry
 
+    def close(self) -> None:
+        if self._registry is not None:
+            self._registry.close()
+
     # Columns
 
     def inferred(self, statement: CreateSource, defaults: Mapping[str, str]) -> CreateSource:
