@@ -227,7 +227,8 @@ def test_rows_of_a_table_are_written_read_and_printed(
     name = f"t_{format_}"
     ksql(
         client,
-        f"CREATE TABLE {name} (id INT PRIMARY KEY, who STRING, moment TIMESTAMP, tags ARRAY<STRING>)"
+        f"CREATE TABLE {name} (id INT PRIMARY KEY, who STRING, moment TIMESTAMP,"
+        " tags ARRAY<STRING>)"
         f" WITH (KAFKA_TOPIC='{name}', PARTITIONS=1, FORMAT='{format_}');"
         f"INSERT INTO {name} VALUES (1, 'ann', '2026-01-02T03:04:05', ARRAY['x', 'y']);"
         f"INSERT INTO {name} (id, who) VALUES (2, 'bob');",
