@@ -13,7 +13,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"math/rand"
+	"net"
 	"os"
 	"os/signal"
 	"strconv"
@@ -91,6 +93,7 @@ func newSource(number int) *source {
 		kgo.RetryBackoffFn(func(int) time.Duration { return 5 * time.Millisecond }),
 		kgo.RequestRetries(1<<20), // it is the time that counts
 		kgo.RetryTimeout(callTimeout),
+		kgo.AlwaysRetryEOF(), // a broker that is killed while we connect is no reason to give up
 	)...)
 	check(err)
 	return &source{name, id, rand.New(rand.NewSource(int64(seed.Sum64()))), client, 0}
@@ -192,13 +195,23 @@ func fail(err error, of ...any) {
 	}
 }
 
-// reason opens with the broker's code. An error without one is of a connection, or of the time.
+// reason opens with the broker's code, or says that nobody answered; anything else is a finding.
 func reason(err error) string {
 	var told *kerr.Error
 	if errors.As(err, &told) {
 		return told.Message + ": " + err.Error()
 	}
-	return "NoAnswer: " + err.Error()
+	if isOfConnection(err) {
+		return "NoAnswer: " + err.Error()
+	}
+	return "Unexpected: " + err.Error()
+}
+
+// isOfConnection tells an error of a connection, or of the time that a call has.
+func isOfConnection(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, io.EOF) ||
+		errors.Is(err, context.DeadlineExceeded) || kgo.IsRetryableBrokerErr(err)
 }
 
 func write(words ...any) {
