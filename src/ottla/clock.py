@@ -12,8 +12,17 @@ class Clock(Protocol):
     def now_ms(self) -> int: ...
 
 
+class SteadyClock(Clock, Protocol):
+    """A Clock that also measures how long something takes, even where the hour is set meanwhile."""
+
+    def steady_ms(self) -> int: ...
+
+
 class SystemClock:
     """The machine's own clock."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+    def steady_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000

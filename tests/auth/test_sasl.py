@@ -294,6 +294,29 @@ def test_a_session_ends_and_is_renewed() -> None:
     assert connection.handshake("PLAIN", 61_001) is ErrorCode.NONE
 
 
+def test_a_clock_that_is_set_neither_ends_sessions_nor_refuses_the_next() -> None:
+    """Kafka measures both by a clock that nobody sets."""
+    connection = server(max_reauth_ms=60_000)
+    hour_ms = 3_600_000
+    connection.handshake("PLAIN", 1000)
+    connection.authenticate(b"\0alice\0secret", hour_ms, 1000)
+    assert connection.handshake("PLAIN", 50_000) is ErrorCode.NONE
+    assert connection.authenticate(b"\0alice\0secret", 2 * hour_ms, 50_000).done
+    assert not connection.expired(109_999)
+    assert connection.expired(110_000)
+    assert connection.handshake("PLAIN", 100_000) is ErrorCode.NONE
+    assert connection.authenticate(b"\0alice\0secret", 0, 100_000).done
+
+
+def test_a_token_ends_by_the_hour() -> None:
+    connection = server()
+    connection.handshake(SHA256, 70)
+    client = ScramClient(SHA256, "token-1", "hmac", token=True)
+    challenge = connection.authenticate(client.first(), 2000, 70)
+    assert connection.authenticate(client.final(challenge.token), 2000, 70).done
+    assert connection.expires_at_ms == 70 + 3000
+
+
 def test_nobody_becomes_another_by_authenticating_again() -> None:
     connection = server()
     connection.handshake("PLAIN", 0)

@@ -49,6 +49,7 @@ def new_gate() -> SaslGate:
         frame_bytes_max=FRAME_BYTES_MAX,
         delay_ms=0,
         now_ms=lambda: 0,
+        steady_ms=lambda: 0,
         versions=lambda session, request: ApiVersionsResponse(),
         counts=AuthenticationCounts(),
     )

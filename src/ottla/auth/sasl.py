@@ -1,7 +1,7 @@
 """The server's side of SASL on one connection: handshake, tokens, re-authentication (KIP-368).
 
     server = SaslServer(mechanisms)             mechanisms: what the listener has enabled
-    server.handshake("PLAIN", now_ms)           ErrorCode.NONE, or why not
+    server.handshake("PLAIN", steady_ms)        ErrorCode.NONE, or why not
     server.authenticate(token, now_ms)          SaslOutcome: a token to send, or the end
 
 The connection decides which requests may come when, delays the answer to a failure, and closes.
@@ -75,7 +75,7 @@ class SaslServer:
         self._began_ms: int | None = None  # the last re-authentication
         self._refusal: str | None = None
         self.principal: Principal | None = None
-        self.expires_at_ms: int | None = None
+        self.expires_at_ms: int | None = None  # by the steady clock
 
     @property
     def mechanisms(self) -> list[str]:
@@ -92,11 +92,11 @@ class SaslServer:
         """Whether a handshake was made whose tokens are still to come."""
         return self._exchange is not None or self._refusal is not None
 
-    def handshake(self, mechanism: str, now_ms: int) -> ErrorCode:
+    def handshake(self, mechanism: str, steady_ms: int) -> ErrorCode:
         """Choose a mechanism; on a connection that is authenticated this begins it once more."""
         if self.authenticating:
             return ErrorCode.ILLEGAL_SASL_STATE
-        if self.principal is not None and not self._may_begin(now_ms):
+        if self.principal is not None and not self._may_begin(steady_ms):
             return ErrorCode.ILLEGAL_SASL_STATE
         chosen = self._mechanisms.get(mechanism)
         if chosen is None:
@@ -112,8 +112,13 @@ class SaslServer:
         self._exchange = chosen.exchange()
         return ErrorCode.NONE
 
-    def authenticate(self, token: bytes, now_ms: int) -> SaslOutcome:
-        """Take the client's next token."""
+    def authenticate(self, token: bytes, now_ms: int, steady_ms: int | None = None) -> SaslOutcome:
+        """Take the client's next token.
+
+        A credential ends by the hour. Sessions are measured by a clock that nobody sets: one that
+        goes back would refuse clients that authenticate again, and one that jumps ahead would end
+        all sessions at once. Without it the hour counts for both.
+        """
         if self._refusal is not None:
             return self._failed(ErrorCode.SASL_AUTHENTICATION_FAILED, self._refusal)
         if self._exchange is None:
@@ -127,18 +132,22 @@ class SaslServer:
             return self._failed(error.code, error.message)
         if step.principal is None:
             return SaslOutcome(step.token)
-        return self._complete(step, step.principal, now_ms)
+        steady_ms = now_ms if steady_ms is None else steady_ms
+        return self._complete(step, step.principal, now_ms, steady_ms)
 
-    def expired(self, now_ms: int) -> bool:
-        return self.expires_at_ms is not None and now_ms >= self.expires_at_ms
+    def expired(self, steady_ms: int) -> bool:
+        return self.expires_at_ms is not None and steady_ms >= self.expires_at_ms
 
-    def _may_begin(self, now_ms: int) -> bool:
-        if self._began_ms is not None and now_ms < self._began_ms + REAUTHENTICATION_INTERVAL_MS:
+    def _may_begin(self, steady_ms: int) -> bool:
+        began_ms = self._began_ms
+        if began_ms is not None and steady_ms < began_ms + REAUTHENTICATION_INTERVAL_MS:
             return False
-        self._began_ms = now_ms
+        self._began_ms = steady_ms
         return True
 
-    def _complete(self, step: SaslStep, principal: Principal, now_ms: int) -> SaslOutcome:
+    def _complete(
+        self, step: SaslStep, principal: Principal, now_ms: int, steady_ms: int
+    ) -> SaslOutcome:
         if self.principal is not None and self.principal != principal:
             message = (
                 "Cannot change principals during re-authentication from"
@@ -150,7 +159,7 @@ class SaslServer:
         self.principal = principal
         self._proven_by = self._mechanism.name
         self._exchange = None
-        self.expires_at_ms = now_ms + lifetime_ms if lifetime_ms else None
+        self.expires_at_ms = steady_ms + lifetime_ms if lifetime_ms else None
         return SaslOutcome(step.token, True, principal, lifetime_ms)
 
     def _failed(self, error: ErrorCode, message: str) -> SaslOutcome:

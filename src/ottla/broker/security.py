@@ -76,6 +76,7 @@ class Security:
             frame_bytes_max=size,
             delay_ms=broker.config.connection_failed_authentication_delay_ms,
             now_ms=broker.clock.now_ms,
+            steady_ms=broker.clock.steady_ms,
             versions=broker.dispatch,
             counts=self.counts,
         )

@@ -8,12 +8,18 @@ START_MS: Final = 1_700_000_000_000  # a day in November 2023: far from 0, and t
 
 
 class ManualClock:
-    """A Clock. `advance` takes negative steps too: machines do set their clocks back."""
+    """A Clock. `advance` takes negative steps too: machines do set their clocks back.
+
+    It has one time: `steady_ms` follows `now_ms`.
+    """
 
     def __init__(self, now_ms: int = START_MS) -> None:
         self._now_ms = now_ms
 
     def now_ms(self) -> int:
+        return self._now_ms
+
+    def steady_ms(self) -> int:
         return self._now_ms
 
     def advance(self, ms: int) -> None:
