@@ -9,6 +9,7 @@ from __future__ import annotations
 from suites import go_steps, librdkafka_steps, node_steps, python_steps
 from suites.security import (
     OAUTHBEARER,
+    ORDINARY,
     PLAIN,
     SASL_PLAINTEXT,
     SASL_SSL,
@@ -127,7 +128,7 @@ LIBRDKAFKA_SASL_SSL = Suite(
     steps=librdkafka_steps.over_sasl_ssl,
     settings=LIBRDKAFKA_SETTINGS,
     racks=True,
-    secured=Secured((SASL_SSL,)),
+    secured=Secured((SASL_SSL,), scram_users=((ORDINARY[0], SCRAM[1], ORDINARY[1]),)),
     left_out=LIBRDKAFKA_LEFT_OUT,
     known=LIBRDKAFKA_KNOWN,
     limit_s=2 * HOUR_S,

@@ -74,6 +74,7 @@ type source struct {
 	chance *rand.Rand
 	client *kgo.Client
 	count  int
+	stored atomic.Bool // a record of its was, so that it has a producer id
 }
 
 func newSource(number int) *source {
@@ -96,7 +97,8 @@ func newSource(number int) *source {
 		kgo.AlwaysRetryEOF(), // a broker that is killed while we connect is no reason to give up
 	)...)
 	check(err)
-	return &source{name, id, rand.New(rand.NewSource(int64(seed.Sum64()))), client, 0}
+	chance := rand.New(rand.NewSource(int64(seed.Sum64())))
+	return &source{name: name, id: id, chance: chance, client: client}
 }
 
 // security is what a cluster asks for that is closed to strangers.
@@ -141,6 +143,7 @@ func (s *source) transaction() {
 		record := &kgo.Record{Topic: given["input"], Partition: int32(number), Key: []byte(id), Value: []byte(id)}
 		s.client.Produce(ctx, record, func(stored *kgo.Record, err error) {
 			if err == nil {
+				s.stored.Store(true)
 				write("acked", id, stored.Topic, stored.Partition, stored.Offset)
 			} else if !errors.Is(err, kgo.ErrAborting) {
 				write("note", fmt.Sprintf("%s: %s", name, reason(err)))
@@ -173,7 +176,12 @@ func (s *source) transaction() {
 }
 
 func (s *source) abort(ctx context.Context, name string) {
-	s.check(s.client.EndTransaction(ctx, kgo.TryAbort))
+	err := s.client.EndTransaction(ctx, kgo.TryAbort)
+	if errors.Is(err, kerr.InvalidProducerIDMapping) && !s.stored.Load() {
+		// It asked for a producer id in vain, and the client ends the transaction without one.
+		err = fmt.Errorf("%w: no producer id", context.DeadlineExceeded)
+	}
+	s.check(err)
 	write("aborted", name)
 }
 
