@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import runpy
 import sys
@@ -184,6 +185,7 @@ def sales_on(
     console.print(
         Syntax(JOB.read_text().split("\n\n", 3)[-1], "python", background_color="default")
     )
+    os.environ["OTTLA_SCHEMA_REGISTRY_URL"] = registry_url  # where the job looks for it
     topology = runpy.run_path(str(JOB))["topology"]
     with Application(
         topology,
@@ -191,7 +193,7 @@ def sales_on(
         bootstrap_servers=bootstrap_servers,
         state_dir=state,
         spark=session.start,
-        config={"auto.offset.reset": "earliest", "schema.registry.url": registry_url},
+        config={"auto.offset.reset": "earliest"},
     ) as job:
         yield job.start()
 
