@@ -115,8 +115,8 @@ LIBRDKAFKA_SECURITY = Suite(
         ),
         Known(
             "OAUTHBEARER/0142_reauthentication$",
-            "the client authenticates again for its new token and for its session; on a busy"
-            " machine both come within a second, which Kafka refuses as well",
+            "on a busy machine the token has less than a second left when the client authenticates"
+            " again, and the next time comes within a second, which Kafka refuses as well",
             sometimes=True,
         ),
     ),
