@@ -6,7 +6,15 @@ not at fault, or what is not built.
 
 from __future__ import annotations
 
-from suites import go_steps, librdkafka_steps, node_steps, python_steps
+from suites import (
+    go_steps,
+    librdkafka_steps,
+    node_steps,
+    python_steps,
+    registry_steps,
+    registry_suites,
+)
+from suites.registry_server import RegistryNeed
 from suites.security import (
     OAUTHBEARER,
     ORDINARY,
@@ -23,7 +31,7 @@ from suites.suite import HOUR_S, Known, Suite
 MINUTE_S = 60
 IN_SECURITY = "runs in `librdkafka, security`"
 STARTS_BROKERS = "starts a broker with the keys it has made; tests/compat has the like of it"
-GSSAPI = "Kerberos, which is not served"
+GSSAPI = "Kerberos: tests/compat has a KDC of its own"
 # For tests of ACLs. Who has none may do everything, the brokers among them.
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -333,7 +341,7 @@ CONFLUENT_SETTINGS = {
     "listener.name.sasl_plaintext.oauthbearer.connections.max.reauth.ms": "5000",
 }
 CONFLUENT_LEFT_OUT = {
-    "schema_registry": "needs a schema registry",
+    "schema_registry": "runs in `confluent-kafka-python, registry`",
 }
 CONFLUENT_SECURED = Secured(
     (SASL_PLAINTEXT,), mechanisms=(PLAIN, *SCRAM, OAUTHBEARER), users={"sasl_user": "sasl_user"}
@@ -375,6 +383,17 @@ CONFLUENT_CONSUMER = Suite(
     left_out=CONFLUENT_LEFT_OUT,
     known=CONFLUENT_KNOWN,
     limit_s=40 * MINUTE_S,
+)
+
+CONFLUENT_REGISTRY = Suite(
+    name="confluent-kafka-python, registry",
+    source=CONFLUENT_SOURCE,
+    steps=registry_steps.confluent_registry,
+    brokers=(1,),
+    settings={"auto.create.topics.enable": "true"},
+    registry=RegistryNeed(),
+    left_out={"cp_7_0_1": "starts a registry of Confluent Platform 7.0.1"},
+    limit_s=20 * MINUTE_S,
 )
 
 KAFKAJS_SOURCE = NodeCheckout(
@@ -471,4 +490,6 @@ SUITES = (
     CONFLUENT_CONSUMER,
     KAFKAJS,
     KAFKAJS_OAUTHBEARER,
+    CONFLUENT_REGISTRY,
+    *registry_suites.SUITES,
 )

@@ -13,9 +13,9 @@ class Clock(Protocol):
 
 
 class SteadyClock(Clock, Protocol):
-    """A Clock that also measures how long something takes, even where the hour is set meanwhile."""
+    """Beside the wall time one that only goes forward, for what lasts so long."""
 
-    def steady_ms(self) -> int: ...
+    def monotonic_ms(self) -> int: ...
 
 
 class SystemClock:
@@ -24,5 +24,5 @@ class SystemClock:
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    def steady_ms(self) -> int:
+    def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000

@@ -21,6 +21,7 @@ from ottla.broker.authentication import SaslGate
 from ottla.broker.authentication_counts import AuthenticationCounts
 from ottla.broker.context import Session
 from ottla.errors import KafkaError
+from ottla.testing import ManualClock
 from ottla.wire.connection import Connection, ProtocolError
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 
@@ -48,8 +49,7 @@ def new_gate() -> SaslGate:
         SaslServer(mechanisms),
         frame_bytes_max=FRAME_BYTES_MAX,
         delay_ms=0,
-        now_ms=lambda: 0,
-        steady_ms=lambda: 0,
+        clock=ManualClock(0),
         versions=lambda session, request: ApiVersionsResponse(),
         counts=AuthenticationCounts(),
     )
@@ -184,10 +184,10 @@ def signed_tokens() -> tuple[SignedTokens, str]:
 def bear(validator: Any, first: bytes) -> SaslOutcome:
     server = SaslServer({"OAUTHBEARER": OAuthBearerMechanism(validator)})
     server.handshake("OAUTHBEARER", NOW_MS)
-    outcome = server.authenticate(first, NOW_MS)
+    outcome = server.authenticate(first, NOW_MS, NOW_MS)
     if not outcome.done and not outcome.error:
         assert json.loads(outcome.token)["status"]
-        outcome = server.authenticate(b"\x01", NOW_MS)
+        outcome = server.authenticate(b"\x01", NOW_MS, NOW_MS)
     assert outcome.done != bool(outcome.error)
     return outcome
 
@@ -255,8 +255,12 @@ ANSWERS = st.binary(max_size=60) | st.builds(
 )
 
 
+# tests/compat/test_kerberos_tokens.py has GSSAPI, which needs a KDC.
+WITHOUT_TICKETS = [name for name in CLIENT_MECHANISMS if name != "GSSAPI"]
+
+
 @settings(max_examples=EXAMPLES, deadline=None)
-@given(mechanism=st.sampled_from(CLIENT_MECHANISMS), answers=st.lists(ANSWERS, max_size=4))
+@given(mechanism=st.sampled_from(WITHOUT_TICKETS), answers=st.lists(ANSWERS, max_size=4))
 def test_a_client_refuses_a_broker_that_makes_no_sense(
     mechanism: str, answers: list[bytes]
 ) -> None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from ottla.auth.mechanisms import build_mechanisms, jaas_entry
 from ottla.auth.principal_mapping import PrincipalMapping
 from ottla.auth.sasl import SaslMechanism, SaslServer
-from ottla.auth.sasl_client import OAUTHBEARER, SaslLogin
+from ottla.auth.sasl_client import GSSAPI, OAUTHBEARER, SaslLogin
 from ottla.broker.authentication import SaslGate
 from ottla.broker.authentication_counts import AuthenticationCounts
+from ottla.broker.kerberos import gssapi_mechanism, ticket_login
 from ottla.broker.oauth import OAuthProviders, bearer_login
 from ottla.config import (
     ConfigError,
@@ -75,8 +76,7 @@ class Security:
             SaslServer(mechanisms),
             frame_bytes_max=size,
             delay_ms=broker.config.connection_failed_authentication_delay_ms,
-            now_ms=broker.clock.now_ms,
-            steady_ms=broker.clock.steady_ms,
+            clock=broker.clock,
             versions=broker.dispatch,
             counts=self.counts,
         )
@@ -137,7 +137,7 @@ class Security:
                     settings,
                     self._broker.credentials,
                     secret=self._broker.credentials.secret,
-                    oauthbearer=self._oauth.mechanism,
+                    builders={OAUTHBEARER: self._oauth.mechanism, GSSAPI: gssapi_mechanism},
                 )
                 if listener.name == config.inter_broker_listener_name:
                     login = _login(settings)
@@ -185,10 +185,12 @@ def _tls_settings(config: ServerConfig, listener: Listener):  # type: ignore[no-
 
 
 def _login(settings: ListenerSettings) -> SaslLogin:
-    """Who we are to other brokers: the login module's username and password, or a token."""
+    """Who we are to other brokers: a username and password, a token or a ticket."""
     mechanism = str(settings.get("sasl.mechanism.inter.broker.protocol"))
     if mechanism == OAUTHBEARER:
         return bearer_login(settings)
+    if mechanism == GSSAPI:
+        return ticket_login(settings)
     options = jaas_entry(settings, mechanism).options
     name, password = options.get("username"), options.get("password")
     if not name or not password:

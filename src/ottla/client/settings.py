@@ -17,6 +17,7 @@ import confluent_kafka
 from ottla.client.delivery import Setting
 from ottla.client.failures import failure_of
 from ottla.client.security import for_librdkafka, is_security, login_of, refused_login
+from ottla.client.serdes.serde_settings import is_serde_setting
 from ottla.errors import ErrorCode, KafkaError
 
 log = logging.getLogger("ottla.client")
@@ -68,6 +69,12 @@ _ASSIGNORS: Final = {
     "CooperativeStickyAssignor": "cooperative-sticky",
 }
 
+WITHOUT_KERBEROS: Final = (
+    "this librdkafka was built without Kerberos, as the wheels of confluent-kafka are: producers,"
+    " consumers and admin commands for topics, users and offsets need a confluent-kafka that was"
+    " built from source; what does not use librdkafka logs in by GSSAPI"
+)
+
 _UNKNOWN: Final = re.compile(r'No such configuration property: "([^"]+)"')
 
 
@@ -75,7 +82,7 @@ def translate(settings: Mapping[str, Setting]) -> dict[str, Any]:
     """Java's settings as librdkafka's. What librdkafka calls by its own name passes unchanged."""
     translated: dict[str, Any] = {}
     for name, value in settings.items():
-        if name in _WITHOUT_MEANING or is_security(name):
+        if name in _WITHOUT_MEANING or is_security(name) or is_serde_setting(name):
             continue
         if name == "partition.assignment.strategy":
             translated[name] = ",".join(_assignor(each) for each in str(value).split(","))
@@ -95,11 +102,16 @@ def _assignor(name: str) -> str:
 def client_with(make: Callable[[dict[str, Any]], _Client], settings: Mapping[str, Any]) -> _Client:
     """`make(settings)`, without the settings that librdkafka does not know."""
     kept = dict(settings)
+    if "oauth_cb" in kept:
+        # librdkafka waits ten seconds for the first token and then does not say why there is none.
+        kept["oauth_cb"]("")
     while True:
         try:
             return make(kept)
         except confluent_kafka.KafkaException as error:
             failure = failure_of(error)
+            if "No provider for SASL mechanism GSSAPI" in str(failure):
+                raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, WITHOUT_KERBEROS) from None
             unknown = _UNKNOWN.search(str(failure))
             if unknown is None or unknown[1] not in kept:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, str(failure)) from None
