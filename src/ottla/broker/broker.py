@@ -93,7 +93,6 @@ class Broker:
         meta_store: MetaStore | None = None,
     ) -> None:
         """A `meta_store` is one that is shared; this broker's session on it ends with the broker.
-
         Without one `zookeeper.connect` says where the others are; without that the metadata is
         kept beside the logs, and the broker is alone.
         """
@@ -161,7 +160,6 @@ class Broker:
 
     async def start(self) -> None:
         """Serve when this returns. StoreError, OSError or KafkaError say why it can't.
-
         What was opened is closed again if it fails, so that the next one can succeed.
         """
         now_ms = self.clock.now_ms()

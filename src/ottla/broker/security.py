@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.auth.mechanisms import build_mechanisms, jaas_entry
@@ -12,10 +13,11 @@ from ottla.auth.sasl import SaslMechanism, SaslServer
 from ottla.auth.sasl_client import OAUTHBEARER, SaslLogin
 from ottla.broker.authentication import SaslGate
 from ottla.broker.authentication_counts import AuthenticationCounts
-from ottla.broker.oauth import OAuthProviders, bearer_login
+from ottla.broker.oauth import bearer_login, bearer_mechanism
 from ottla.config import ConfigError, Listener, ListenerSettings, ServerConfig, tls_settings
 from ottla.net.line_security import LineSecurity
 from ottla.net.listener_tls import ListenerTls
+from ottla.net.oauth_providers import OAuthProviders
 from ottla.net.tls import ktls_available
 
 if TYPE_CHECKING:
@@ -128,7 +130,7 @@ class Security:
                     settings,
                     self._broker.credentials,
                     secret=self._broker.credentials.secret,
-                    oauthbearer=self._oauth.mechanism,
+                    oauthbearer=partial(bearer_mechanism, self._oauth),
                 )
                 if listener.name == config.inter_broker_listener_name:
                     login = _login(settings)

@@ -18,7 +18,7 @@ CHECKS: Final = "/compatibility/"
 
 
 def guarded(app: ASGIApp, access: AccessSettings) -> ASGIApp:
-    if access.users is None:
+    if access.is_open:
         return app
     return RestGuard(app, access, needs=needs, refuse=refuse)
 
