@@ -70,19 +70,10 @@ def versions_with_id(state: RegistryState, id: int, subject: str | None) -> list
     return found
 
 
-def schema_with_id(state: RegistryState, id: int, subject: str | None) -> StoredSchema:
+def preferred(found: Sequence[StoredSchema], subject: str = "") -> StoredSchema:
     """A live version if there is one, of that subject if it has one."""
-    found = versions_with_id(state, id, subject)
     wanted = stored_name(subject) if subject else ""
     return min(found, key=lambda each: (each.subject != wanted, each.deleted))
-
-
-def schema_with_guid(state: RegistryState, guid: str) -> StoredSchema:
-    ids = state.ids_of(guid_bytes(guid))
-    if not ids:
-        raise schema_not_found(guid)
-    context, id = next(iter(ids.items()))
-    return min(state.with_id(context, id), key=lambda each: each.deleted)
 
 
 def guid_bytes(guid: str) -> bytes:
