@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parent.parent
 SOURCES = [ROOT / "src", ROOT / "tools", ROOT / "benchmarks", ROOT / "suites"]
 GENERATED = ROOT / "src/ottla/wire/messages"
@@ -54,49 +52,46 @@ def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.module.split(".")[0]
 
 
-def length_problems() -> Iterator[str]:
-    for path, text, tree in sources():
-        lines = text.splitlines()
-        if len(lines) > FILE_LINES_MAX:
-            yield f"{path}: {len(lines)} lines"
-        for number, line in enumerate(lines, 1):
-            if len(line) > COLUMNS_MAX:
-                yield f"{path}:{number}: {len(line)} columns"
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                size = (node.end_lineno or node.lineno) - node.lineno + 1
-                if size > FUNCTION_LINES_MAX:
-                    yield f"{path}:{node.lineno}: {node.name} has {size} lines"
+def length_problems(path: Path, text: str, tree: ast.Module) -> Iterator[str]:
+    lines = text.splitlines()
+    if len(lines) > FILE_LINES_MAX:
+        yield f"{path}: {len(lines)} lines"
+    for number, line in enumerate(lines, 1):
+        if len(line) > COLUMNS_MAX:
+            yield f"{path}:{number}: {len(line)} columns"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            size = (node.end_lineno or node.lineno) - node.lineno + 1
+            if size > FUNCTION_LINES_MAX:
+                yield f"{path}:{node.lineno}: {node.name} has {size} lines"
 
 
-def name_problems() -> Iterator[str]:
-    for path, text, tree in sources():
-        if VAGUE_FILE.match(path.name):
-            yield f"{path}: a drawer, not a name"
-        for number, line in enumerate(text.splitlines(), 1):
-            if UNFINISHED.search(line):
-                yield f"{path}:{number}: unfinished"
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef) and VAGUE_CLASS.search(node.name):
-                yield f"{path}:{node.lineno}: class {node.name}"
+def name_problems(path: Path, text: str, tree: ast.Module) -> Iterator[str]:
+    if VAGUE_FILE.match(path.name):
+        yield f"{path}: a drawer, not a name"
+    for number, line in enumerate(text.splitlines(), 1):
+        if UNFINISHED.search(line):
+            yield f"{path}:{number}: unfinished"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and VAGUE_CLASS.search(node.name):
+            yield f"{path}:{node.lineno}: class {node.name}"
 
 
-def import_problems() -> Iterator[str]:
-    for path, _, tree in sources():
-        name = path.as_posix()
-        if not name.startswith("src/"):
-            continue
-        room = name.split("/")[2]
-        for line, module in imported(tree):
-            door = DOORS.get(module)
-            if door is not None and not name.startswith(door):
-                yield f"{name}:{line}: {module} is imported only in {door}"
-            if module == "pyspark" and WITHOUT_SPARK.match(name):
-                yield f"{name}:{line}: only run/ imports pyspark here"
-            if room in SANS_IO and module in IO_MODULES:
-                yield f"{name}:{line}: {room}/ does no I/O, it can't import {module}"
-            if room == "storage" and module in ("asyncio", "socket"):
-                yield f"{name}:{line}: storage/ is synchronous and knows no network"
+def import_problems(path: Path, text: str, tree: ast.Module) -> Iterator[str]:
+    name = path.as_posix()
+    if not name.startswith("src/"):
+        return
+    room = name.split("/")[2]
+    for line, module in imported(tree):
+        door = DOORS.get(module)
+        if door is not None and not name.startswith(door):
+            yield f"{name}:{line}: {module} is imported only in {door}"
+        if module == "pyspark" and WITHOUT_SPARK.match(name):
+            yield f"{name}:{line}: only run/ imports pyspark here"
+        if room in SANS_IO and module in IO_MODULES:
+            yield f"{name}:{line}: {room}/ does no I/O, it can't import {module}"
+        if room == "storage" and module in ("asyncio", "socket"):
+            yield f"{name}:{line}: storage/ is synchronous and knows no network"
 
 
 def file_problems() -> Iterator[str]:
@@ -110,9 +105,8 @@ def file_problems() -> Iterator[str]:
         seen[path.name] = path
 
 
-@pytest.mark.parametrize(
-    "problems", [length_problems, name_problems, import_problems, file_problems]
-)
-def test_the_house_is_tidy(problems: object) -> None:
-    assert callable(problems)
-    assert list(problems()) == []
+def test_the_house_is_tidy() -> None:
+    """One test, because parsing all sources takes longer than looking at them."""
+    rules = (length_problems, name_problems, import_problems)
+    problems = [found for source in sources() for rule in rules for found in rule(*source)]
+    assert problems + list(file_problems()) == []

@@ -2,9 +2,9 @@
 # Fetches the clients that tests/compat runs, by name, with the ordinary package tools of this machine.
 # Quiet, and quick when all is there already.
 #
-#   tools/setup_test_clients.sh            kcat, ZooKeeper, PostgreSQL, kafkajs, clients of ksqlDB, the Java
+#   tools/setup_test_clients.sh            kcat, ZooKeeper, PostgreSQL, a KDC, kafkajs, clients of ksqlDB, the Java
 #                                          client, kafka-python's own tests
-#   tools/setup_test_clients.sh --packages only what Debian has: kcat, ZooKeeper, PostgreSQL, Node, Java
+#   tools/setup_test_clients.sh --packages only what Debian has: kcat, ZooKeeper, PostgreSQL, a KDC, Node, Java
 #   tools/setup_test_clients.sh --maven    also Kafka with its shell tools, its newest Java client, Kafka
 #                                          Streams and Spark's Kafka connector (Maven Central), franz-go (Go modules)
 #   tools/setup_test_clients.sh --librdkafka   also librdkafka's own tests, compiled
@@ -64,6 +64,12 @@ debian_packages() {
     command -v npm >/dev/null || missing="$missing npm"
     command -v javac >/dev/null || missing="$missing default-jdk-headless"
     [ -f /usr/share/java/zookeeper.jar ] || missing="$missing zookeeper"
+    # A KDC and its tools, for tests of GSSAPI; kcat needs the module of SASL.
+    [ -x /usr/sbin/krb5kdc ] || missing="$missing krb5-kdc"
+    [ -x /usr/sbin/kadmin.local ] || missing="$missing krb5-admin-server"
+    command -v kinit >/dev/null || missing="$missing krb5-user"
+    ls /usr/lib/*/sasl2/libgssapiv2.so >/dev/null 2>&1 ||
+        missing="$missing libsasl2-modules-gssapi-mit"
     ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$missing postgresql"
     if [ "$1" = --maven ]; then
         command -v make >/dev/null || missing="$missing make"

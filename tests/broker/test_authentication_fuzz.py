@@ -254,8 +254,12 @@ ANSWERS = st.binary(max_size=60) | st.builds(
 )
 
 
+# tests/compat/test_kerberos_tokens.py has GSSAPI, which needs a KDC.
+WITHOUT_TICKETS = [name for name in CLIENT_MECHANISMS if name != "GSSAPI"]
+
+
 @settings(max_examples=EXAMPLES, deadline=None)
-@given(mechanism=st.sampled_from(CLIENT_MECHANISMS), answers=st.lists(ANSWERS, max_size=4))
+@given(mechanism=st.sampled_from(WITHOUT_TICKETS), answers=st.lists(ANSWERS, max_size=4))
 def test_a_client_refuses_a_broker_that_makes_no_sense(
     mechanism: str, answers: list[bytes]
 ) -> None:

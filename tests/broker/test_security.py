@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.broker import Broker
+from ottla.broker.security import warn_of_open_listeners
 from ottla.config import ConfigError, ListenerSettings, ServerConfig, tls_settings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.net.certificates import certificates_of
@@ -29,6 +31,7 @@ from ottla.wire.messages.incremental_alter_configs import (
 Test = Callable[["Rig"], Coroutine[Any, Any, None]]
 KEYSTORE = "listener.name.ssl.ssl.keystore.location"
 BROKER = 4
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 class Rig:
@@ -228,3 +231,28 @@ def test_a_listener_with_tls_needs_a_keystore(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="listener SSL needs a key and a certificate"):
         asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("listener", "more", "said"),
+    [
+        ("PLAINTEXT://0.0.0.0:9092", {}, "may do all"),
+        ("PLAINTEXT://:9092", {}, "may do all"),
+        ("PLAINTEXT://[::]:9092", {"authorizer.class.name": AUTHORIZER}, "of User:ANONYMOUS"),
+        ("SSL://0.0.0.0:9092", {"ssl.client.auth": "requested"}, "may do all"),
+        ("SSL://0.0.0.0:9092", {"ssl.client.auth": "required"}, None),
+        ("SASL_PLAINTEXT://0.0.0.0:9092", {}, None),
+        ("PLAINTEXT://127.0.0.1:9092", {}, None),
+        ("PLAINTEXT://localhost:9092", {}, None),
+        ("PLAINTEXT://[::1]:9092", {}, None),
+    ],
+)
+def test_an_open_listener_is_warned_of(
+    caplog: pytest.LogCaptureFixture, listener: str, more: dict[str, str], said: str | None
+) -> None:
+    protocol = listener.partition(":")[0]
+    advertised = {"advertised.listeners": f"{protocol}://b1:9092"}
+    config = ServerConfig({"listeners": listener, **advertised, **more})
+    with caplog.at_level(logging.WARNING):
+        warn_of_open_listeners(config)
+    assert (said in caplog.text) if said else (not caplog.records)

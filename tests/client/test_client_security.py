@@ -6,18 +6,22 @@ import base64
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
+import confluent_kafka
 import pytest
 
 from ottla.auth.sasl_client import SaslLogin
 from ottla.client import oauth
 from ottla.client.security import for_librdkafka, login_of
+from ottla.client.settings import client_with, translate
 from ottla.client.tls import client_context
-from ottla.errors import KafkaError
+from ottla.errors import ErrorCode, KafkaError
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+KERBEROS = "com.sun.security.auth.module.Krb5LoginModule"
 
 
 def _sasl(mechanism: str, jaas: str, **more: str) -> dict[str, str]:
@@ -49,7 +53,9 @@ def test_a_password_is_what_stands_between_the_quotes(written: str, password: st
         ("PLAIN", f'{PLAIN} required username="alice"', "semi-colon"),
         ("PLAIN", f'{SCRAM} required username="a" password="hunter2";', "login module of SCRAM"),
         ("PLAIN", f'{PLAIN} required username="alice";', "a user and a password"),
-        ("GSSAPI", f"{PLAIN} required;", "sasl.mechanism is one of PLAIN"),
+        ("DIGEST-MD5", f"{PLAIN} required;", "sasl.mechanism is one of PLAIN"),
+        ("GSSAPI", f"{PLAIN} required;", "login module of PLAIN"),
+        ("GSSAPI", f"{KERBEROS} required useTicketCache=true;", "No serviceName defined"),
         ("OAUTHBEARER", f"{BEARER} required;", "token.endpoint.url"),
     ],
 )
@@ -77,6 +83,36 @@ def test_librdkafka_takes_no_delegation_token_and_says_so() -> None:
     assert first.endswith(b",tokenauth=true")
     with pytest.raises(KafkaError, match="delegation tokens"):
         for_librdkafka(settings)
+
+
+def test_librdkafka_gets_a_keytab_and_nothing_that_a_shell_would_run() -> None:
+    def settings(**options: str) -> dict[str, Any]:
+        words = " ".join(f'{name}="{value}"' for name, value in options.items())
+        said = _sasl("GSSAPI", f"{KERBEROS} required {words};")
+        return {**said, "sasl.kerberos.service.name": "kafka", "sasl.kerberos.kinit.cmd": "reboot"}
+
+    good = settings(useKeyTab="true", keyTab="/etc/a-b.keytab", principal="alice/x@OTTLA.TEST")
+    assert for_librdkafka(good) == {
+        "security.protocol": "sasl_plaintext",
+        "sasl.mechanism": "GSSAPI",
+        "sasl.kerberos.service.name": "kafka",
+        "sasl.kerberos.keytab": "/etc/a-b.keytab",
+        "sasl.kerberos.principal": "alice/x@OTTLA.TEST",
+    }
+    for principal in ("a; reboot", "a$(reboot)", "-x", "a\\nb", "`a`", "a b"):
+        bad = settings(useKeyTab="true", keyTab="/etc/k", principal=principal)
+        with pytest.raises(KafkaError, match="a shell would read"):
+            for_librdkafka(bad)
+    assert for_librdkafka(settings(useTicketCache="true"))["sasl.kerberos.kinit.cmd"] == ""
+
+
+def test_a_librdkafka_without_kerberos_says_so() -> None:
+    """The wheels of confluent-kafka are built without."""
+    settings = _sasl("GSSAPI", f"{KERBEROS} required useTicketCache=true;")
+    settings["sasl.kerberos.service.name"] = "kafka"
+    with pytest.raises(KafkaError, match="built without Kerberos") as caught:
+        client_with(confluent_kafka.Producer, translate(settings))
+    assert caught.value.code is ErrorCode.UNSUPPORTED_SASL_MECHANISM
 
 
 def test_a_token_endpoint_is_https_or_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:

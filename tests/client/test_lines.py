@@ -125,8 +125,8 @@ def test_silence_is_a_time_out() -> None:
 
 def test_a_sasl_mechanism_that_is_not_known_is_said_so(bootstrap: str) -> None:
     host, port = parse_servers(bootstrap)[0]
-    settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"}
-    with pytest.raises(KafkaError, match="GSSAPI") as caught:
+    settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "DIGEST-MD5"}
+    with pytest.raises(KafkaError, match="DIGEST-MD5") as caught:
         Line(host, port, settings=settings, timeout_s=5)
     assert caught.value.code is ErrorCode.UNSUPPORTED_SASL_MECHANISM
 

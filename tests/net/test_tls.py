@@ -56,9 +56,9 @@ def test_large_requests_and_answers_pass_whole() -> None:
     async def test(toy: Toy, server: Server, port: int) -> None:
         line = await open_tls(port)
         toy.versions = ApiVersionsResponse(
-            api_keys=[ApiVersion(each, 0, each) for each in range(30_000)] * 20
+            api_keys=[ApiVersion(each, 0, each) for each in range(30_000)] * 4
         )
-        for _ in range(3):
+        for _ in range(2):
             answer = await line.call(
                 ApiVersionsRequest("a", "b"),
                 ApiKey.API_VERSIONS,
@@ -66,7 +66,7 @@ def test_large_requests_and_answers_pass_whole() -> None:
                 version=3,
                 timeout_s=30,
             )
-            assert len(answer.api_keys) == 600_000
+            assert len(answer.api_keys) == 120_000
         group = "g" * 30_000
         many = HeartbeatRequest(group_id=group, generation_id=7, member_id=group)
         sent = [line.send(many, ApiKey.HEARTBEAT, version=4) for _ in range(100)]

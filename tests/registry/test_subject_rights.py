@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ from registry_records import INT, INT_AND_DEFAULT
 from secured_registry import SecuredRegistry, rule, rules, secured_registry
 
 from ottla.auth.acls import AclOperation
+from ottla.cli.app import main as ottla
 from ottla.registry.rest import route_rights
 from ottla.registry.rest.routes import ROUTES
 
@@ -198,3 +200,24 @@ def test_a_rule_that_can_not_be_read_denies_everything(registry: SecuredRegistry
     assert registry.ask("ann", "GET", f"/subjects/{SUBJECT}/versions").status == 200
     registry.allow(rule(OP.READ))  # which deletes the others first
     assert registry.ask("bob", "GET", f"/subjects/{SUBJECT}/versions").status == 200
+
+
+def test_ottla_acls_adds_lists_explains_and_removes(
+    registry: SecuredRegistry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registry.allow()
+    servers = ["--bootstrap-server", registry.rules.bootstrap_servers]
+    assert ottla(["acls", "add", "bob", "READ", "subject:orders-*", *servers]) == 0
+    assert ottla(["acls", "add", "bob", "ALTER_CONFIGS", "registry", *servers]) == 0
+    assert ottla(["acls", "add", "bob", "CREATE", "subject:orders-*", *servers]) == 1
+    capsys.readouterr()
+    assert ottla(["acls", "list", "--json", *servers]) == 0
+    found = [(each["operation"], each["resource"]) for each in json.loads(capsys.readouterr().out)]
+    assert found == [("READ", "subject:orders-*"), ("ALTER_CONFIGS", "registry")]
+    why = ["acls", "why", "bob", "DESCRIBE"]
+    assert ottla([*why, "subject:orders-value", *servers]) == 0
+    assert "ALLOW User:bob from * READ on SUBJECT PREFIXED orders-" in capsys.readouterr().out
+    assert ottla([*why, "subject:bills-value", *servers]) == 1
+    assert ottla(["acls", "remove", "bob", "READ", "subject:orders-*", *servers]) == 0
+    assert ottla(["acls", "remove", "bob", "READ", "subject:orders-*", *servers]) == 1
+    assert ottla(["acls", "remove", "bob", "ALTER_CONFIGS", "registry", *servers]) == 0

@@ -17,9 +17,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
+from ottla.config import is_loopback
 from ottla.errors import KafkaError
 from ottla.rest.guard import RestGuard, Right, caller_of
-from ottla.rest.settings import BASIC_EXTENSION, access_of, is_loopback, warn_if_open
+from ottla.rest.settings import BASIC_EXTENSION, access_of, warn_if_open
 from ottla.rest.users import UsersFile, hash_password, secret_matches
 from ottla.spark.serving import Serving
 

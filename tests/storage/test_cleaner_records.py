@@ -123,7 +123,7 @@ def test_no_stored_key_is_like_another() -> None:
     assert len({stored_key(key) for key in keys}) == len(keys)
 
 
-@pytest.mark.parametrize("count", [20_000, 44_000, 90_000])
+@pytest.mark.parametrize("count", [20_000, 22_000, 44_000])  # dicts grow at 21,845 and 43,690
 def test_an_entry_costs_what_it_is_said_to(count: int) -> None:
     """log.cleaner.dedupe.buffer.size is kept by counting entries: none may cost more than that."""
     records = [Record(offset=1, key=b"%033d" % number * 2, value=b"v") for number in range(count)]

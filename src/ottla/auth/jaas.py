@@ -16,6 +16,7 @@ MODULES: Final = {
     "org.apache.kafka.common.security.plain.PlainLoginModule": "PLAIN",
     "org.apache.kafka.common.security.scram.ScramLoginModule": "SCRAM",
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule": "OAUTHBEARER",
+    "com.sun.security.auth.module.Krb5LoginModule": "GSSAPI",
 }
 CONTROL_FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
 
@@ -32,7 +33,7 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 @dataclass(slots=True, frozen=True)
 class JaasEntry:
-    """A login module's short name (PLAIN, SCRAM, OAUTHBEARER) and its options."""
+    """A login module's short name (PLAIN, SCRAM, OAUTHBEARER, GSSAPI) and its options."""
 
     module: str
     options: dict[str, str] = field(repr=False)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from ottla.auth.jaas import JaasEntry, parse_jaas
 from ottla.auth.plain import PlainMechanism
 from ottla.auth.sasl import SaslMechanism
-from ottla.auth.sasl_client import OAUTHBEARER
+from ottla.auth.sasl_client import CLIENT_MECHANISMS
 from ottla.auth.scram import HASHES
 from ottla.auth.scram_server import ScramMechanism, ScramUsers
 from ottla.config.definition import ConfigError
@@ -16,15 +17,21 @@ from ottla.config.listener_settings import ListenerSettings
 
 JAAS: Final = "sasl.jaas.config"
 
+MechanismBuilder = Callable[[ListenerSettings, int], SaslMechanism]
+"""From a listener's settings and its `connections.max.reauth.ms`."""
+
 
 def build_mechanisms(
     settings: ListenerSettings,
     users: ScramUsers,
     *,
     secret: bytes,
-    oauthbearer: Callable[[ListenerSettings, int], SaslMechanism] | None = None,
+    builders: Mapping[str, MechanismBuilder] = MappingProxyType({}),
 ) -> Mapping[str, SaslMechanism]:
-    """By name, in the order of `sasl.enabled.mechanisms`; ConfigError for what can't be served."""
+    """By name, in the order of `sasl.enabled.mechanisms`; ConfigError for what can't be served.
+
+    `builders` make those that need more than settings: keys of a provider, a library.
+    """
     enabled = settings.get("sasl.enabled.mechanisms")
     assert isinstance(enabled, tuple)
     mechanisms: dict[str, SaslMechanism] = {}
@@ -38,8 +45,8 @@ def build_mechanisms(
             mechanisms[name] = ScramMechanism(
                 name, users, secret=secret, max_reauth_ms=max_reauth_ms
             )
-        elif name == OAUTHBEARER and oauthbearer is not None:
-            mechanisms[name] = oauthbearer(settings, max_reauth_ms)
+        elif name in builders:
+            mechanisms[name] = builders[name](settings, max_reauth_ms)
         else:
             raise _not_served(settings, name)
     return mechanisms
@@ -62,7 +69,6 @@ def jaas_entry(settings: ListenerSettings, mechanism: str) -> JaasEntry:
 
 
 def _not_served(settings: ListenerSettings, name: str) -> ConfigError:
-    served = ", ".join((PlainMechanism.name, *HASHES, OAUTHBEARER))
-    reason = f"{name} is not served, only {served} are"
+    reason = f"{name} is not served, only {', '.join(CLIENT_MECHANISMS)} are"
     property_name = f"listener.name.{settings.listener.lower()}.sasl.enabled.mechanisms"
     return ConfigError([(property_name, name, reason)])

@@ -29,9 +29,7 @@ class MappingRule:
     """One rule; a pattern of None is DEFAULT."""
 
     def __init__(self, pattern: str | None, replacement: str = "", case: str = "") -> None:
-        # Java writes named groups without the P.
-        text = None if pattern is None else re.sub(r"\(\?<(?![=!])", "(?P<", pattern)
-        self._pattern = None if text is None else re.compile(text)
+        self._pattern = None if pattern is None else java_pattern(pattern)
         self._replacement = replacement
         self._case = case
 
@@ -41,7 +39,7 @@ class MappingRule:
         match = self._pattern.fullmatch(name)
         if match is None:
             return None
-        mapped = _REFERENCE.sub(lambda found: _referred(found, match), self._replacement)
+        mapped = with_groups(self._replacement, match)
         if self._case:
             mapped = mapped.lower() if self._case == "L" else mapped.upper()
         return mapped
@@ -88,6 +86,16 @@ def _parsed(text: str) -> list[MappingRule]:
             raise ValueError(f"Invalid rule: {match[0]}: {error}") from error
         position = match.end()
     return rules
+
+
+def java_pattern(text: str) -> re.Pattern[str]:
+    """Java writes named groups without the P."""
+    return re.compile(re.sub(r"\(\?<(?![=!])", "(?P<", text))
+
+
+def with_groups(replacement: str, match: re.Match[str]) -> str:
+    """A replacement as Java reads it, filled in: `$1` is what the first group caught."""
+    return _REFERENCE.sub(lambda found: _referred(found, match), replacement)
 
 
 def _referred(found: re.Match[str], match: re.Match[str]) -> str:

@@ -27,7 +27,7 @@ REAUTHENTICATION_INTERVAL_MS: Final = 1000
 class SaslStep:
     """A mechanism's answer to one token: another token, or the principal at the end."""
 
-    token: bytes = b""
+    token: bytes | None = b""  # None: not a word, where an answer is no more than a token
     principal: Principal | None = None
     expires_at_ms: int | None = None  # of the credential itself: a token's own end
 
@@ -56,7 +56,7 @@ class SaslMechanism(Protocol):
 class SaslOutcome:
     """What SaslAuthenticate answers."""
 
-    token: bytes = b""
+    token: bytes | None = b""
     done: bool = False
     principal: Principal | None = None
     session_lifetime_ms: int = 0

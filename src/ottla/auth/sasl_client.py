@@ -11,12 +11,14 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from ottla.auth.gssapi import GssapiMechanism, GssStart, gssapi_client
 from ottla.auth.sasl import refused
 from ottla.auth.scram import HASHES, ScramClient
 
 PLAIN: Final = "PLAIN"
 OAUTHBEARER: Final = "OAUTHBEARER"
-CLIENT_MECHANISMS: Final = (PLAIN, *HASHES, OAUTHBEARER)
+GSSAPI: Final = GssapiMechanism.name
+CLIENT_MECHANISMS: Final = (PLAIN, *HASHES, OAUTHBEARER, GSSAPI)
 _SEPARATOR: Final = "\x01"
 _KILL: Final = b"\x01"  # RFC 7628: a client's answer to an error, after which the server fails
 
@@ -31,6 +33,9 @@ class BearerToken:
     fetched_at: float
 
 
+Proof = BearerToken | GssStart
+
+
 class BearerSource(Protocol):
     """Where bearer tokens come from."""
 
@@ -39,10 +44,19 @@ class BearerSource(Protocol):
         ...
 
 
+class TicketSource(Protocol):
+    """Where Kerberos tickets come from."""
+
+    def begin(self, host: str) -> GssStart:
+        """A login at the service on this host. It may wait for a KDC: not on an event loop."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class SaslLogin:
     """A user's proof by one mechanism. `is_token`: the user is a delegation token's id (KIP-48).
-    With OAUTHBEARER the proof comes from `source`, and `user` is only for people who read errors.
+    With OAUTHBEARER the proof comes from `source`, with GSSAPI from `tickets`, and `user` is only
+    for people who read errors.
     """
 
     mechanism: str
@@ -50,6 +64,7 @@ class SaslLogin:
     password: str = field(default="", repr=False)
     is_token: bool = False
     source: BearerSource | None = None
+    tickets: TicketSource | None = None
     extensions: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -57,16 +72,26 @@ class SaslLogin:
         """Who this is, for people who read errors."""
         return f"delegation token {self.user}" if self.is_token else f"User:{self.user}"
 
-    def exchange(self, bearer: BearerToken | None = None) -> Generator[bytes, bytes, None]:
-        """Our tokens; it is sent the broker's answers. `bearer` is from `source`, if there is one.
+    def proof(self, host: str) -> Proof | None:
+        """What `exchange` needs for the broker on this host. It may wait for others: not on an
+        event loop."""
+        if self.tickets is not None:
+            return self.tickets.begin(host)
+        return None if self.source is None else self.source.token()
+
+    def exchange(self, proof: Proof | None = None) -> Generator[bytes, bytes, None]:
+        """Our tokens; it is sent the broker's answers.
 
         KafkaError if the broker does not want us, or is not who it should be.
         """
         if self.mechanism == PLAIN:
             yield f"\0{self.user}\0{self.password}".encode()
         elif self.mechanism == OAUTHBEARER:
-            assert bearer is not None
-            yield from _bear(bearer, dict(self.extensions))
+            assert isinstance(proof, BearerToken)
+            yield from _bear(proof, dict(self.extensions))
+        elif self.mechanism == GSSAPI:
+            assert isinstance(proof, GssStart)
+            yield from gssapi_client(proof)
         else:
             scram = ScramClient(self.mechanism, self.user, self.password, token=self.is_token)
             challenge = yield scram.first()

@@ -124,12 +124,13 @@ class SaslGate:
         self.raw = version == 0 and not self.failed
         return SaslHandshakeResponse(error_code=code, mechanisms=self._server.mechanisms)
 
-    def _authenticate(self, token: bytes, version: int) -> Message:
+    def _authenticate(self, token: bytes, version: int) -> Message | None:
         now_ms = self._now_ms()
         outcome = self._server.authenticate(token, now_ms)
         if outcome.error is not ErrorCode.NONE:
             self._fail(outcome.message or outcome.error.name)
             return SaslAuthenticateResponse(error_code=outcome.error, error_message=outcome.message)
+        silent = self.raw and outcome.token is None
         if outcome.done:
             assert outcome.principal is not None
             self._session.principal = outcome.principal
@@ -142,8 +143,10 @@ class SaslGate:
                 spent_ms=now_ms - self._began_ms,
             )
             self.raw = False
+        if silent:
+            return None
         return SaslAuthenticateResponse(
-            auth_bytes=outcome.token, session_lifetime=outcome.session_lifetime_ms
+            auth_bytes=outcome.token or b"", session_lifetime=outcome.session_lifetime_ms
         )
 
     def _fail(self, why: str) -> None:

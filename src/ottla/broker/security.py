@@ -10,11 +10,19 @@ from typing import TYPE_CHECKING
 from ottla.auth.mechanisms import build_mechanisms, jaas_entry
 from ottla.auth.principal_mapping import PrincipalMapping
 from ottla.auth.sasl import SaslMechanism, SaslServer
-from ottla.auth.sasl_client import OAUTHBEARER, SaslLogin
+from ottla.auth.sasl_client import GSSAPI, OAUTHBEARER, SaslLogin
 from ottla.broker.authentication import SaslGate
 from ottla.broker.authentication_counts import AuthenticationCounts
+from ottla.broker.kerberos import gssapi_mechanism, ticket_login
 from ottla.broker.oauth import bearer_login, bearer_mechanism
-from ottla.config import ConfigError, Listener, ListenerSettings, ServerConfig, tls_settings
+from ottla.config import (
+    ConfigError,
+    Listener,
+    ListenerSettings,
+    ServerConfig,
+    is_loopback,
+    tls_settings,
+)
 from ottla.net.line_security import LineSecurity
 from ottla.net.listener_tls import ListenerTls
 from ottla.net.oauth_providers import OAuthProviders
@@ -48,6 +56,7 @@ class Security:
                 )
         self._take(config)
         self._say()
+        warn_of_open_listeners(config)
 
     def tls(self, listener: str) -> ListenerTls | None:
         return self._tls.get(listener)
@@ -130,7 +139,10 @@ class Security:
                     settings,
                     self._broker.credentials,
                     secret=self._broker.credentials.secret,
-                    oauthbearer=partial(bearer_mechanism, self._oauth),
+                    builders={
+                        OAUTHBEARER: partial(bearer_mechanism, self._oauth),
+                        GSSAPI: gssapi_mechanism,
+                    },
                 )
                 if listener.name == config.inter_broker_listener_name:
                     login = _login(settings)
@@ -151,15 +163,39 @@ class Security:
             log.info("TLS: records are copied and encrypted here; the kernel has no module tls")
 
 
+def warn_of_open_listeners(config: ServerConfig) -> None:
+    """Everybody is User:ANONYMOUS where nobody has to prove anything; one machine is its user's."""
+    rights = "has the rights of User:ANONYMOUS" if config.authorizer_class_name else "may do all"
+    for listener in config.listeners:
+        if is_loopback(listener.host) or listener.security_protocol.startswith("SASL_"):
+            continue
+        if has_certificates(config, listener):
+            continue
+        log.warning(
+            "LISTENER %s HAS NO AUTHENTICATION: everybody who reaches it %s. Use SASL_SSL, or SSL"
+            " with ssl.client.auth=required, or listen on 127.0.0.1.",
+            listener,
+            rights,
+        )
+
+
+def has_certificates(config: ServerConfig, listener: Listener) -> bool:
+    """True if nobody comes in without a certificate of their own."""
+    is_tls = listener.security_protocol == "SSL"
+    return is_tls and _tls_settings(config, listener).client_auth == "required"
+
+
 def _tls_settings(config: ServerConfig, listener: Listener):  # type: ignore[no-untyped-def]
     return tls_settings(ListenerSettings(config, listener.name), listener.security_protocol)
 
 
 def _login(settings: ListenerSettings) -> SaslLogin:
-    """Who we are to other brokers: the login module's username and password, or a token."""
+    """Who we are to other brokers: a username and password, a token or a ticket."""
     mechanism = str(settings.get("sasl.mechanism.inter.broker.protocol"))
     if mechanism == OAUTHBEARER:
         return bearer_login(settings)
+    if mechanism == GSSAPI:
+        return ticket_login(settings)
     options = jaas_entry(settings, mechanism).options
     name, password = options.get("username"), options.get("password")
     if not name or not password:

@@ -217,8 +217,8 @@ class Line:
 
     def _log_in(self, login: SaslLogin) -> int:
         """How many milliseconds the session lasts; 0: without end."""
-        bearer = None if login.source is None else login.source.token()
-        dialogue = sasl_dialogue(login, bearer, self.address)
+        host = self.address.rpartition(":")[0].strip("[]")
+        dialogue = sasl_dialogue(login, login.proof(host), self.address)
         api_key, request = next(dialogue)
         try:
             while True:

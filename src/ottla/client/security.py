@@ -1,7 +1,7 @@
 """How a client proves who it is, by Kafka's names: one reading for every kind of connection.
 
     security.protocol   PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL
-    sasl.mechanism      PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER
+    sasl.mechanism      PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI
     sasl.jaas.config    one login module that we know, with its options
     ssl.*               see tls.py
 
@@ -11,11 +11,13 @@ librdkafka's own names for the same (sasl.username, ssl.ca.location, ...) are ta
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from ottla.auth.jaas import JaasEntry, parse_jaas
-from ottla.auth.sasl_client import CLIENT_MECHANISMS, OAUTHBEARER, SaslLogin, status_of
+from ottla.auth.kerberos_login import KerberosLogin, kerberos_login
+from ottla.auth.sasl_client import CLIENT_MECHANISMS, GSSAPI, OAUTHBEARER, SaslLogin, status_of
 from ottla.auth.scram import HASHES
 from ottla.client import oauth, tls
 from ottla.client.delivery import Setting
@@ -24,6 +26,7 @@ from ottla.errors import ErrorCode, KafkaError
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 EXTENSION: Final = "extension_"
+_PLAIN_WORD: Final = re.compile(r"[A-Za-z0-9._/@+:=][A-Za-z0-9._/@+:=-]*")
 
 
 def protocol_of(settings: Mapping[str, Setting]) -> str:
@@ -47,6 +50,8 @@ def login_of(settings: Mapping[str, Setting]) -> SaslLogin | None:
             ErrorCode.UNSUPPORTED_SASL_MECHANISM,
             f"sasl.mechanism is one of {', '.join(CLIENT_MECHANISMS)}, not {mechanism}",
         )
+    if mechanism == GSSAPI:
+        return _with_ticket(_kerberos(settings))
     entry = _entry(settings, mechanism)
     if mechanism == OAUTHBEARER:
         extensions = tuple(
@@ -65,7 +70,7 @@ def login_of(settings: Mapping[str, Setting]) -> SaslLogin | None:
 
 def mechanism_of(settings: Mapping[str, Setting]) -> str:
     said = text(settings, "sasl.mechanism") or text(settings, "sasl.mechanisms")
-    return said.upper() or "GSSAPI"  # which is Kafka's default
+    return said.upper() or GSSAPI  # which is Kafka's default
 
 
 def for_librdkafka(settings: Mapping[str, Setting]) -> dict[str, Any]:
@@ -129,10 +134,46 @@ def _with_password(settings: Mapping[str, Setting], mechanism: str, entry: JaasE
     return SaslLogin(mechanism, user, password, is_token)
 
 
+def _kerberos(settings: Mapping[str, Setting]) -> KerberosLogin:
+    """From the login module or librdkafka's own names; else the tickets that kinit fetched."""
+    options = _entry(settings, GSSAPI).options
+    if not text(settings, "sasl.jaas.config"):
+        keytab = text(settings, "sasl.kerberos.keytab")
+        principal = text(settings, "sasl.kerberos.principal")
+        options = {"useTicketCache": "true", "principal": principal}
+        if keytab:
+            options = {"useKeyTab": "true", "keyTab": keytab, "principal": principal}
+    try:
+        return kerberos_login(options, text(settings, "sasl.kerberos.service.name"))
+    except ValueError as error:
+        raise wrong(f"GSSAPI: {error}") from None
+
+
+def _with_ticket(login: KerberosLogin) -> SaslLogin:
+    from ottla.net.kerberos_tickets import KerberosTickets  # few clients need it
+
+    try:
+        tickets = KerberosTickets(login)
+    except ImportError as error:
+        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, str(error)) from None
+    return SaslLogin(GSSAPI, login.principal or "(the ticket cache's)", tickets=tickets)
+
+
+def _kerberos_for_librdkafka(settings: Mapping[str, Setting]) -> dict[str, Any]:
+    """librdkafka has a shell run kinit, with the principal and the keytab in its command."""
+    login = _kerberos(settings)
+    said: dict[str, Any] = {"sasl.mechanism": GSSAPI, "sasl.kerberos.service.name": login.service}
+    if not login.keytab:  # somebody else fetches the tickets
+        return {**said, "sasl.kerberos.kinit.cmd": ""}
+    if not all(_PLAIN_WORD.fullmatch(word) for word in (login.keytab, login.principal)):
+        raise wrong("a shell would read more than a name in keyTab or principal")
+    keytab, principal = "sasl.kerberos.keytab", "sasl.kerberos.principal"
+    return {**said, keytab: login.keytab, principal: login.principal}
+
+
 def _sasl_for_librdkafka(settings: Mapping[str, Setting]) -> dict[str, Any]:
-    if mechanism_of(settings) == "GSSAPI":  # librdkafka may have been built with it
-        own = ("sasl.kerberos.", "sasl.mechanism")
-        return {name: value for name, value in settings.items() if name.startswith(own)}
+    if mechanism_of(settings) == GSSAPI:
+        return _kerberos_for_librdkafka(settings)
     login = login_of(settings)
     assert login is not None
     said: dict[str, Any] = {"sasl.mechanism": login.mechanism}

@@ -68,6 +68,12 @@ _ASSIGNORS: Final = {
     "CooperativeStickyAssignor": "cooperative-sticky",
 }
 
+WITHOUT_KERBEROS: Final = (
+    "this librdkafka was built without Kerberos, as the wheels of confluent-kafka are: producers,"
+    " consumers and admin commands for topics, users and offsets need a confluent-kafka that was"
+    " built from source; what does not use librdkafka logs in by GSSAPI"
+)
+
 _UNKNOWN: Final = re.compile(r'No such configuration property: "([^"]+)"')
 
 
@@ -100,6 +106,8 @@ def client_with(make: Callable[[dict[str, Any]], _Client], settings: Mapping[str
             return make(kept)
         except confluent_kafka.KafkaException as error:
             failure = failure_of(error)
+            if "No provider for SASL mechanism GSSAPI" in str(failure):
+                raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, WITHOUT_KERBEROS) from None
             unknown = _UNKNOWN.search(str(failure))
             if unknown is None or unknown[1] not in kept:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, str(failure)) from None

@@ -14,7 +14,7 @@ from ottla.config.definition import (
 )
 from ottla.config.group_resource import group_config, validate_group_overrides
 from ottla.config.listener_settings import ListenerSettings
-from ottla.config.listeners import Listener, advertise
+from ottla.config.listeners import Listener, advertise, is_loopback
 from ottla.config.properties import parse_properties
 from ottla.config.server import ServerConfig, Setting, definition_of
 from ottla.config.tables import BROKER_CONFIGS
@@ -47,6 +47,7 @@ __all__ = [
     "definition_of",
     "format_value",
     "group_config",
+    "is_loopback",
     "parse_properties",
     "tls_settings",
     "topic_config",

@@ -8,6 +8,7 @@ Port 0 takes any free port; what is advertised for it is known once the socket i
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import socket
 from collections.abc import Mapping
@@ -33,6 +34,16 @@ class Listener:
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.name}://{host}:{self.port}"
+
+
+def is_loopback(host: str) -> bool:
+    """True if only this machine reaches it."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:

@@ -8,7 +8,6 @@ again, not more often than every few seconds: anybody can send such tokens.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import logging
 import urllib.request
@@ -17,6 +16,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from ottla.auth.jwt_validator import KEY_TYPES, VerificationKey
+from ottla.config import is_loopback
 
 DOCUMENT_BYTES_MAX: Final = 1 << 20
 FETCH_S_MAX: Final = 10.0
@@ -89,16 +89,9 @@ def check_url(url: str) -> None:
         return
     if parts.scheme == "https" and parts.hostname:
         return
-    if parts.scheme == "http" and _is_loopback(parts.hostname or ""):
+    if parts.scheme == "http" and is_loopback(parts.hostname or ""):
         return
     raise ValueError("must be https://host/..., file:///path, or http:// on this machine")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

@@ -185,7 +185,8 @@ class Line:
         """KafkaError if the broker refuses us, or is not who it should be."""
         assert security.login is not None
         self._security = security
-        dialogue = sasl_dialogue(security.login, await security.bearer(), self.address)
+        proof = await security.proof(self.address.rpartition(":")[0])
+        dialogue = sasl_dialogue(security.login, proof, self.address)
         api_key, request = next(dialogue)
         lifetime_ms = 0
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from ottla.auth.sasl_client import BearerToken, SaslLogin
+from ottla.auth.sasl_client import Proof, SaslLogin
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.sasl_authenticate import (
@@ -17,7 +17,7 @@ from ottla.wire.primitives import Message
 SaslDialogue = Generator[tuple[ApiKey, Message], Message, int]
 
 
-def sasl_dialogue(login: SaslLogin, bearer: BearerToken | None, address: str) -> SaslDialogue:
+def sasl_dialogue(login: SaslLogin, proof: Proof | None, address: str) -> SaslDialogue:
     """Requests to send; it is sent their responses, and returns how many milliseconds the session
     lasts (0: without end). KafkaError if the broker at `address` refuses us."""
     hands = yield ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=login.mechanism)
@@ -26,7 +26,7 @@ def sasl_dialogue(login: SaslLogin, bearer: BearerToken | None, address: str) ->
         offered = ", ".join(hands.mechanisms) or "no mechanism at all"
         said = f"{address} does not offer SASL {login.mechanism}, but {offered}"
         raise KafkaError(ErrorCode(hands.error_code), said)
-    exchange = login.exchange(bearer)
+    exchange = login.exchange(proof)
     token = next(exchange)
     while True:
         answer = yield ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=token)

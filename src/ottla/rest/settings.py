@@ -13,7 +13,6 @@ Whatever asks for authentication and can't have it is an error at the start, nev
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import os
 import re
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.client.tls import wrong
+from ottla.config import is_loopback
 from ottla.rest.bearer import BearerTokens
 from ottla.rest.users import UsersFile
 
@@ -43,7 +43,6 @@ JETTY_MODULES: Final = (
 )
 OPTIONS: Final = ("KSQL_OPTS", "KAFKA_OPTS")
 CONNECT_REALM: Final = "KafkaConnect"
-LOOPBACK: Final = "localhost"
 
 _JAVA_OPTION: Final = re.compile(r"-Djava\.security\.auth\.login\.config=(\S+)")
 _MODULE: Final = re.compile(
@@ -105,15 +104,6 @@ def warn_if_open(
             port,
             METHOD,
         )
-
-
-def is_loopback(host: str) -> bool:
-    if host.lower() == LOOPBACK:
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _users(properties: Mapping[str, str], realm: str) -> UsersFile:

@@ -58,3 +58,18 @@ def test_a_policy_that_is_not_known_is_not_everything() -> None:
         policy_of(worker)
     with pytest.raises(ConfigException):
         Settings(worker).check()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("sasl.kerberos.keytab", "/etc/krb5.keytab"),
+        ("sasl.kerberos.kinit.cmd", "reboot"),
+        ("sasl.kerberos.service.name", "kafka"),
+        ("sasl.jaas.config", "com.sun.security.auth.module.Krb5LoginModule required;"),
+        ("sasl.jaas.config", r'"com.sun.security.auth.module.Krb5Login\115odule" required;'),
+    ],
+)
+def test_a_connector_never_logs_in_with_tickets_of_the_worker(setting: str, value: str) -> None:
+    name = f"producer.override.{setting}"
+    assert [found for found, _ in override_problems({name: value}, {})] == [name]

@@ -7,20 +7,17 @@ from ottla.config.definition import (
     CLASS,
     DOUBLE,
     INT,
-    LIST,
     LONG,
     PASSWORD,
     PER_BROKER,
     SHORT,
     STRING,
     between,
-    list_of,
     one_of,
 )
 from ottla.config.tables.accepted_cluster import Row
 
 EACH = PER_BROKER
-ANY = list_of()
 
 ACCESS: list[Row] = [
     ("principal.builder.class", CLASS, None, None, EACH),
@@ -41,12 +38,10 @@ SASL: list[Row] = [
     ("sasl.client.callback.handler.class", CLASS, None, None),
     ("sasl.login.class", CLASS, None, None),
     ("sasl.login.callback.handler.class", CLASS, None, None),
-    ("sasl.kerberos.service.name", STRING, None, None, EACH),
     ("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", None, EACH),
     ("sasl.kerberos.ticket.renew.window.factor", DOUBLE, 0.8, None, EACH),
     ("sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05, None, EACH),
     ("sasl.kerberos.min.time.before.relogin", LONG, 60000, None, EACH),
-    ("sasl.kerberos.principal.to.local.rules", LIST, ("DEFAULT",), ANY, EACH),
     ("sasl.login.refresh.window.factor", DOUBLE, 0.8, None, EACH),
     ("sasl.login.refresh.window.jitter", DOUBLE, 0.05, None, EACH),
     ("sasl.login.refresh.min.period.seconds", SHORT, 60, None, EACH),

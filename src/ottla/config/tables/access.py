@@ -79,7 +79,8 @@ SASL = [
         LIST,
         ("GSSAPI",),
         list_of(),
-        "The mechanisms of SASL listeners: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER.",
+        "The mechanisms of SASL listeners: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER,"
+        " GSSAPI.",
         PER_BROKER,
     ),
     D(
@@ -87,7 +88,8 @@ SASL = [
         PASSWORD,
         None,
         None,
-        "A login module: the users of PLAIN, and our own name for other brokers.",
+        "A login module: the users of PLAIN, the keytab of GSSAPI, and our own name for other"
+        " brokers.",
         PER_BROKER,
     ),
     D(
@@ -219,6 +221,25 @@ OAUTH = [
     ),
 ]
 
+KERBEROS = [
+    D(
+        "sasl.kerberos.service.name",
+        STRING,
+        None,
+        None,
+        "The service's name in its Kerberos principal, which clients and brokers ask tickets for.",
+        PER_BROKER,
+    ),
+    D(
+        "sasl.kerberos.principal.to.local.rules",
+        LIST,
+        ("DEFAULT",),
+        list_of(),
+        "How a Kerberos principal becomes the name of a user.",
+        PER_BROKER,
+    ),
+]
+
 TOKENS = [
     D(
         "delegation.token.secret.key",
@@ -250,4 +271,4 @@ TOKENS = [
     ),
 ]
 
-ACCESS = [*AUTHORIZATION, *SASL, *TLS_CLIENTS, *OAUTH, *TOKENS]
+ACCESS = [*AUTHORIZATION, *SASL, *TLS_CLIENTS, *OAUTH, *KERBEROS, *TOKENS]

@@ -30,6 +30,7 @@ REQUEST_ID: Final = b"x-request-id"
 STORE_ERROR: Final = 50001
 TIMEOUT: Final = 50002
 TOO_LARGE: Final = 42209
+BAD_REQUEST: Final = 400
 NOT_FOUND: Final = 404
 NO_CONTENT: Final = 204
 
@@ -90,6 +91,8 @@ async def read_body(receive: Receive) -> bytes:
     parts, size = [], 0
     while True:
         message = await receive()
+        if message["type"] == "http.disconnect":  # what came so far is not what was meant
+            raise RegistryError(BAD_REQUEST, "The connection ended before the request did")
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > BODY_BYTES_MAX:

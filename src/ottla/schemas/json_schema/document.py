@@ -35,8 +35,9 @@ class JsonSchema:
         self._resources: dict[str, Any] = {}
         self._nodes: dict[int, JsonNode] = {}
         self._unresolved: list[tuple[JsonNode, str]] = []
-        for name, other in references.items():
-            self._walk(json_text.read(other), name)
+        self.references = {name: json_text.read(other) for name, other in references.items()}
+        for name, other in self.references.items():
+            self._walk(other, name)
         self._walk(root, "")
         self.root = self.node(root)
         while self._unresolved:

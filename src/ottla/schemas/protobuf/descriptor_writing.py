@@ -11,6 +11,7 @@ from ottla.schemas.protobuf.elements import (
     ProtoEnum,
     ProtoExtend,
     ProtoField,
+    ProtoFile,
     ProtoMessage,
     ProtoOption,
 )
@@ -31,16 +32,22 @@ def serialized(schema: ProtobufSchema, name: str = "default") -> str:
 
 
 def descriptor_of(schema: ProtobufSchema, name: str) -> Any:
-    return _Writer(schema).file(name)
+    return _Writer(schema, schema.file).write(name)
+
+
+def referenced_descriptors(schema: ProtobufSchema) -> dict[str, Any]:
+    """Of the files that the schema refers to, by name: each behind those that it imports."""
+    return {name: _Writer(schema, file).write(name) for name, file in schema.references.items()}
 
 
 class _Writer:
-    def __init__(self, schema: ProtobufSchema) -> None:
+    def __init__(self, schema: ProtobufSchema, file: ProtoFile) -> None:
         self.schema = schema
-        self.is_proto3 = schema.file.syntax == "proto3"
+        self.file = file
+        self.is_proto3 = file.syntax == "proto3"
 
-    def file(self, name: str) -> Any:
-        source = self.schema.file
+    def write(self, name: str) -> Any:
+        source = self.file
         file = descriptor_pb2.FileDescriptorProto(name=name)
         if source.package:
             file.package = source.package

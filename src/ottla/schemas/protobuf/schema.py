@@ -42,6 +42,7 @@ class ProtobufSchema:
         self.file = read_file(text)
         self.types: dict[str, ProtoType] = {}
         files = {name: read_file(other) for name, other in references.items()}
+        self.references = files
         for file in files.values():
             self._check_imports(file, files)
             self._define(file)

@@ -6,7 +6,8 @@
     Allowlist  what connector.client.config.override.allowlist lists
 
 Whatever the policy, a connector names no place to fetch a token from: the worker would read files
-and reach hosts for whoever may create connectors (CVE-2025-27817).
+and reach hosts for whoever may create connectors (CVE-2025-27817). Nor does it name a keytab or
+tickets: those of the worker's machine are not the connector's.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from ottla.auth.jaas import parse_jaas
+from ottla.auth.sasl_client import GSSAPI
 from ottla.spark.connect.errors import ConfigException
 
 POLICY: Final = "connector.client.config.override.policy"
@@ -23,6 +26,7 @@ PACKAGE: Final = "org.apache.kafka.connect.connector.policy."
 SUFFIX: Final = "ConnectorClientConfigOverridePolicy"
 PRINCIPAL: Final = frozenset({"security.protocol", "sasl.jaas.config", "sasl.mechanism"})
 NEVER: Final = ("sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.jwks.endpoint.url")
+KERBEROS: Final = "sasl.kerberos."
 POLICIES: Final = ("All", "Principal", "None", "Allowlist")
 
 
@@ -44,14 +48,24 @@ def override_problems(
     listed = frozenset(name.strip() for name in worker.get(ALLOWLIST, "").split(","))
     allowed = {"Principal": PRINCIPAL, "None": frozenset[str](), "Allowlist": listed}
     problems = []
-    for name in config:
+    for name, value in config.items():
         prefix = next((each for each in PREFIXES if name.startswith(each)), None)
         if prefix is None:
             continue
         plain = name.removeprefix(prefix)
-        if plain in NEVER:
+        if plain in NEVER or plain.startswith(KERBEROS):
             problems.append((name, f"'{plain}' can be set for the worker only."))
+        elif plain == "sasl.jaas.config" and _is_kerberos(value):
+            problems.append((name, "Krb5LoginModule can be set for the worker only."))
         elif policy != "All" and plain not in allowed[policy]:
             told = f"The '{policy}' policy does not allow '{plain}' to be overridden in the"
             problems.append((name, f"{told} connector configuration."))
     return problems
+
+
+def _is_kerberos(jaas: str) -> bool:
+    """By what it means: a name may be written with escapes."""
+    try:
+        return parse_jaas(jaas).module == GSSAPI
+    except ValueError:
+        return False  # nobody logs in with it

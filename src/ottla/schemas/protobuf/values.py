@@ -1,0 +1,173 @@
+"""Protobuf messages as plain values, and back.
+
+A message is a dict with every field of it under its name in the .proto file; a field that has
+presence and is not set is None. An enum is the name of its constant, or a number that has none. Of
+Google's own types, Timestamp is a datetime in UTC, Duration a timedelta, a wrapper the value in it,
+Struct, Value and ListValue what they say.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+ReadValue = Callable[[Any], Any]
+_WRAPPERS = frozenset(
+    f"google.protobuf.{name}Value"
+    for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+)
+
+
+class MessageValues:
+    """From messages of a class to dicts, and from dicts to messages. Made once for a class."""
+
+    def __init__(self, message_class: Any) -> None:
+        self.message_class = message_class
+        self._readers: dict[str, list[Any]] = {}
+        self._wrapped: dict[str, list[tuple[str, Callable[[Any], Any]]]] = {}
+        self._read_message = self._reader(message_class.DESCRIPTOR)
+        self._fields = self._wrapped_fields(message_class.DESCRIPTOR)
+
+    def to_dict(self, message: Any) -> dict[str, Any]:
+        found: dict[str, Any] = self._read_message(message)
+        return found
+
+    def from_dict(self, value: Any) -> Any:
+        """Names that the message does not have, and values that do not fit, are errors."""
+        if self._fields:
+            value = _with_wrappers(value, self._fields)
+        return self.message_class(**value)
+
+    # To dicts
+
+    def _reader(self, descriptor: Any) -> ReadValue:
+        special = _SPECIAL.get(descriptor.full_name)
+        if special is not None:
+            return special
+        if descriptor.full_name in _WRAPPERS:
+            return _value_of
+        plan = self._readers.get(descriptor.full_name)
+        if plan is None:
+            plan = self._readers[descriptor.full_name] = []  # a message may be within itself
+            for field in descriptor.fields:
+                plan.append((field.name, field.has_presence, self._field_reader(field)))
+
+        def read(message: Any) -> dict[str, Any]:
+            found: dict[str, Any] = {}
+            for name, has_presence, convert in plan:
+                if has_presence and not message.HasField(name):
+                    found[name] = None
+                else:
+                    value = getattr(message, name)
+                    found[name] = value if convert is None else convert(value)
+            return found
+
+        return read
+
+    def _field_reader(self, field: Any) -> ReadValue | None:
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            of_value = self._single_reader(field.message_type.fields_by_name["value"])
+            if of_value is None:
+                return dict
+            return lambda entries: {key: of_value(entries[key]) for key in entries}
+        single = self._single_reader(field)
+        if not field.is_repeated:
+            return single
+        if single is None:
+            return list
+        return lambda entries: [single(entry) for entry in entries]
+
+    def _single_reader(self, field: Any) -> ReadValue | None:
+        if field.message_type is not None:
+            return self._reader(field.message_type)
+        if field.enum_type is not None:
+            names = {number: item.name for number, item in field.enum_type.values_by_number.items()}
+            return lambda number: names.get(number, number)
+        return None
+
+    # From dicts: protobuf's constructors take nested dicts, but a bare value for no wrapper.
+
+    def _wrapped_fields(self, descriptor: Any) -> list[tuple[str, Callable[[Any], Any]]]:
+        fields = self._wrapped.get(descriptor.full_name)
+        if fields is not None:
+            return fields
+        fields = self._wrapped[descriptor.full_name] = []
+        for field in descriptor.fields:
+            convert = self._field_writer(field)
+            if convert is not None:
+                fields.append((field.name, convert))
+        return fields
+
+    def _field_writer(self, field: Any) -> Callable[[Any], Any] | None:
+        if field.message_type is None or field.message_type.full_name in _SPECIAL:
+            return None
+        if field.message_type.GetOptions().map_entry:
+            convert = self._field_writer(field.message_type.fields_by_name["value"])
+            if convert is None:
+                return None
+            return lambda entries: {key: convert(value) for key, value in entries.items()}
+        single = self._single_writer(field.message_type)
+        if single is None or not field.is_repeated:
+            return single
+        return lambda entries: [single(entry) for entry in entries]
+
+    def _single_writer(self, descriptor: Any) -> Callable[[Any], Any] | None:
+        if descriptor.full_name in _WRAPPERS:
+            return lambda value: value if hasattr(value, "DESCRIPTOR") else {"value": value}
+        known = descriptor.full_name in self._wrapped
+        fields = self._wrapped_fields(descriptor)
+        if not fields and not known:
+            return None
+        return lambda value: _with_wrappers(value, fields) if isinstance(value, dict) else value
+
+
+def _with_wrappers(value: Any, fields: list[tuple[str, Callable[[Any], Any]]]) -> dict[str, Any]:
+    changed = dict(value)
+    for name, convert in fields:
+        given = changed.get(name)
+        if given is not None:
+            changed[name] = convert(given)
+    return changed
+
+
+def _value_of(wrapper: Any) -> Any:
+    return wrapper.value
+
+
+def _datetime(message: Any) -> datetime.datetime:
+    found: datetime.datetime = message.ToDatetime(tzinfo=datetime.UTC)
+    return found
+
+
+def _timedelta(message: Any) -> datetime.timedelta:
+    found: datetime.timedelta = message.ToTimedelta()
+    return found
+
+
+def _struct(message: Any) -> dict[str, Any]:
+    return {key: _any_value(message.fields[key]) for key in message.fields}
+
+
+def _any_value(message: Any) -> Any:
+    kind = message.WhichOneof("kind")
+    if kind in (None, "null_value"):
+        return None
+    if kind == "struct_value":
+        return _struct(message.struct_value)
+    if kind == "list_value":
+        return _list(message.list_value)
+    return getattr(message, kind)
+
+
+def _list(message: Any) -> list[Any]:
+    return [_any_value(item) for item in message.values]
+
+
+_SPECIAL: dict[str, ReadValue] = {
+    "google.protobuf.Timestamp": _datetime,
+    "google.protobuf.Duration": _timedelta,
+    "google.protobuf.Struct": _struct,
+    "google.protobuf.Value": _any_value,
+    "google.protobuf.ListValue": _list,
+}

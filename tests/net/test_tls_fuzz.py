@@ -1,0 +1,100 @@
+"""Strangers that damage a TLS handshake: none gets in, and nobody else notices."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+import ssl
+
+import pytest
+from test_line import beat
+from test_server import Toy, until
+from tls_rig import authority, issued, open_tls, serve_tls, settings
+
+from ottla.net.listener_tls import ListenerTls
+from ottla.net.server import Server
+
+ROUNDS = 60
+FLIGHTS = 2  # the client's: its hello, then its certificate and the end
+WAIT_S = 5.0
+
+
+def damage(data: bytes, chance: random.Random) -> bytes:
+    """Never the same bytes again."""
+    place = chance.randrange(len(data))
+    some = chance.randbytes(chance.randint(1, 40))
+    ways = (
+        data[:place] + bytes([data[place] ^ 1 << chance.randrange(8)]) + data[place + 1 :],
+        data[:place],
+        data[:place] + some + data[place:],
+        data[:place] + data[place + len(some) :],
+        some,
+    )
+    changed = chance.choice(ways)
+    return changed if changed != data else b""
+
+
+def client_context(version: ssl.TLSVersion) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(authority().certificate))
+    context.maximum_version = version
+    context.load_cert_chain(issued("broker").keystore)
+    return context
+
+
+def attempt(port: int, context: ssl.SSLContext, damaged_flight: int, chance: random.Random) -> None:
+    """A handshake in which one flight of the client is damaged; it ends when the server has enough.
+
+    Nothing follows the damaged bytes, so the server must not take the handshake as complete.
+    """
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with socket.create_connection(("127.0.0.1", port), WAIT_S) as sock:
+        for flight in range(FLIGHTS):
+            while not (data := next_flight(client, outgoing)):
+                incoming.write(sock.recv(65536))
+            if flight < damaged_flight:
+                sock.sendall(data)
+                continue
+            sock.sendall(damage(data, chance))
+            sock.shutdown(socket.SHUT_WR)
+            while sock.recv(65536):
+                pass
+            return
+
+
+def next_flight(client: ssl.SSLObject, outgoing: ssl.MemoryBIO) -> bytes:
+    """Nothing while the server has not said all of its own."""
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=str)
+@pytest.mark.parametrize("damaged_flight", range(FLIGHTS))
+def test_a_damaged_handshake_lets_nobody_in(version: ssl.TLSVersion, damaged_flight: int) -> None:
+    chance = random.Random(f"{version} {damaged_flight}")
+    context = client_context(version)
+
+    def strangers(port: int) -> None:
+        for _ in range(ROUNDS):
+            with contextlib.suppress(OSError):  # reset, or gone before we hang up
+                attempt(port, context, damaged_flight, chance)
+
+    async def test(toy: Toy, server: Server, port: int) -> None:
+        let_in: list[bytes | None] = []
+        toy.gate = lambda session, certificate: let_in.append(certificate)  # type: ignore[method-assign]
+        neighbour = await open_tls(port)
+        problems: list[object] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: problems.append(context))
+        await asyncio.to_thread(strangers, port)
+        assert await beat(neighbour, 1) == 1
+        await until(lambda: server.connection_count == 1)
+        assert problems == []
+        assert len(let_in) == 1  # the neighbour
+        assert len(toy.rejections) > ROUNDS // 4  # a stranger who only hangs up is not counted
+        neighbour.close()
+
+    serve_tls(test, ListenerTls(settings(ssl_client_auth="required")))
