@@ -19,7 +19,7 @@ from benchmarks.processes import spawn
 from benchmarks import apache_kafka
 from ottla.testing.zookeeper import ZooKeeperServer
 from suites import security
-from suites.ports import is_free, wait_for_port
+from suites.ports import PortTaken, is_free, wait_for_port
 from suites.suite import Suite
 
 OTTLA = "ottla"
@@ -41,10 +41,6 @@ COMMON = {
     "share.coordinator.state.topic.replication.factor": "3",
     "share.coordinator.state.topic.min.isr": "2",
 }
-
-
-class PortTaken(Exception):
-    """A suite names the ports of its brokers, and somebody else has one of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from suites.suite import HOUR_S, Known, Suite
 MINUTE_S = 60
 IN_SECURITY = "runs in `librdkafka, security`"
 STARTS_BROKERS = "starts a broker with the keys it has made; tests/compat has the like of it"
-GSSAPI = "Kerberos, which is not served"
+GSSAPI = "Kerberos: tests/compat has a KDC of its own"
 # For tests of ACLs. Who has none may do everything, the brokers among them.
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -37,17 +37,19 @@ def _franz_go(run: Run, left_out: dict[str, str], reach: dict[str, str]) -> list
     folder = run.home / "sources/pkg/kgo"
     skipped = list(left_out)
     if run.tests:
-        return [_step(run, "kgo", folder, environment, [f"-test.run={run.tests}"], skipped)]
+        return [
+            test_binary_step(run, "kgo", folder, environment, [f"-test.run={run.tests}"], skipped)
+        ]
     return [
-        _step(run, "kgo", folder, environment, [], [*skipped, NEW_PROTOCOLS]),
-        _step(run, "kgo", folder, environment, [f"-test.run={NEW_PROTOCOLS}"], skipped),
+        test_binary_step(run, "kgo", folder, environment, [], [*skipped, NEW_PROTOCOLS]),
+        test_binary_step(run, "kgo", folder, environment, [f"-test.run={NEW_PROTOCOLS}"], skipped),
     ]
 
 
 def sarama(run: Run, left_out: dict[str, str]) -> list[Step]:
     environment = {"TOXIPROXY_ADDR": run.proxy, "KAFKA_VERSION": KAFKA_VERSION}
     only = [f"-test.run={run.tests}"] if run.tests else []
-    return [_step(run, "root", run.home / "sources", environment, only, list(left_out))]
+    return [test_binary_step(run, "root", run.home / "sources", environment, only, list(left_out))]
 
 
 def kafka_go(run: Run, left_out: dict[str, str]) -> list[Step]:
@@ -56,13 +58,13 @@ def kafka_go(run: Run, left_out: dict[str, str]) -> list[Step]:
     only = [f"-test.run={run.tests}"] if run.tests else []
     sources = run.home / "sources"
     return [
-        _step(run, "root", sources, environment, only, list(left_out)),
-        _step(run, "topics", sources / "topics", environment, only, list(left_out)),
-        _step(run, "sasl", sources / "sasl", environment, only, list(left_out)),
+        test_binary_step(run, "root", sources, environment, only, list(left_out)),
+        test_binary_step(run, "topics", sources / "topics", environment, only, list(left_out)),
+        test_binary_step(run, "sasl", sources / "sasl", environment, only, list(left_out)),
     ]
 
 
-def _step(
+def test_binary_step(
     run: Run,
     binary: str,
     cwd: Path,

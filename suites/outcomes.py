@@ -22,6 +22,7 @@ _LIBRDKAFKA_ROW = re.compile(
 _LIBRDKAFKA_PASSED = re.compile(r"=== Test (\S+) PASSED ===")
 _LIBRDKAFKA_FAILED = re.compile(r'^### Test "(\S+)" failed at .*\n(.*)$', re.MULTILINE)
 _GO_VERDICTS: dict[str, Verdict] = {"pass": "passed", "fail": "failed", "skip": "skipped"}
+_JEST_VERDICTS: dict[str, Verdict] = {"passed": "passed", "failed": "failed"}
 # Lines of `go test` that say nothing about why a test failed.
 _GO_NOISE = re.compile(r"^\s*(=== |--- |\.\.\.|PASS|FAIL|exit status|$)")
 _GO_COMPLAINT = re.compile(r"_test\.go:\d+: |panic: |Error:|fatal error")
@@ -105,6 +106,19 @@ def read_junit(text: str) -> Outcomes:
             outcomes[name] = Outcome("skipped", _short(skipped.get("message") or ""))
         else:
             outcomes[name] = Outcome("passed")
+    return outcomes
+
+
+def read_jest(text: str) -> Outcomes:
+    """What jest writes with --json."""
+    outcomes: Outcomes = {}
+    for file in json.loads(text)["testResults"]:
+        for test in file["assertionResults"]:
+            verdict = _JEST_VERDICTS.get(test["status"], "skipped")
+            reason = " ".join(test.get("failureMessages") or [])
+            outcomes[test["fullName"]] = Outcome(verdict, _short(reason))
+        if not file["assertionResults"]:  # it can't be loaded
+            outcomes[file["name"].rpartition("/")[2]] = Outcome("failed", _short(file["message"]))
     return outcomes
 
 

@@ -11,6 +11,10 @@ WAIT_S_MAX = 60.0
 LOOK_EVERY_S = 0.05
 
 
+class PortTaken(Exception):
+    """A suite names the ports that it looks at, and somebody else has one of them."""
+
+
 def is_free(port: int) -> bool:
     with socket.socket() as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

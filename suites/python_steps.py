@@ -12,6 +12,7 @@ from suites.suite import Run, Step
 
 SERVICE = REPOSITORY / "tools/clients/kafka-python/service.py"
 TEST_S_MAX = 240
+CONFLUENT_TESTS = ("tests/integration",)
 # kafka-python behaves as it would with a broker of this age: one suite speaks new versions and old.
 NEW, OLD = "4.3", "2.4"
 NOT_WHEN_OLD = (
@@ -38,7 +39,7 @@ def kafka_python(run: Run, left_out: dict[str, str]) -> list[Step]:
             "KAFKA_VERSION": version,
             "KAFKA_ROOT": str(run.home / "sources"),
         }
-        step = _pytest(
+        step = pytest_step(
             run, ["test/integration"], [*left_out, *more], environment, prefix=f"{version}/"
         )
         steps.append(step)
@@ -54,21 +55,28 @@ def aiokafka(run: Run, left_out: dict[str, str]) -> list[Step]:
         **_secured(run),
     }
     switches = ["-p", "aiokafka_brokers", "--docker-image=aiolibs/kafka:2.13_4.3.1", "--no-pull"]
-    return [_pytest(run, ["tests", *switches], list(left_out), environment)]
+    return [pytest_step(run, ["tests", *switches], list(left_out), environment)]
 
 
-def confluent(run: Run, left_out: dict[str, str]) -> list[Step]:
-    return _confluent(run, left_out, {})
+def confluent(
+    run: Run, left_out: dict[str, str], wanted: Sequence[str] = CONFLUENT_TESTS
+) -> list[Step]:
+    return _confluent(run, left_out, {}, wanted)
 
 
 def confluent_consumer_protocol(run: Run, left_out: dict[str, str]) -> list[Step]:
     return _confluent(run, left_out, {"TEST_CONSUMER_GROUP_PROTOCOL": "consumer"})
 
 
-def _confluent(run: Run, left_out: dict[str, str], environment: dict[str, str]) -> list[Step]:
+def _confluent(
+    run: Run,
+    left_out: dict[str, str],
+    environment: dict[str, str],
+    wanted: Sequence[str] = CONFLUENT_TESTS,
+) -> list[Step]:
     environment = {"BROKERS": run.bootstrap, **_secured(run), **environment}
-    wanted = ["tests/integration", "-p", "confluent_clusters"]
-    return [_pytest(run, wanted, list(left_out), environment)]
+    wanted = [*wanted, "-p", "confluent_clusters"]
+    return [pytest_step(run, wanted, list(left_out), environment)]
 
 
 def _secured(run: Run) -> dict[str, str]:
@@ -77,7 +85,7 @@ def _secured(run: Run) -> dict[str, str]:
     return {**listeners, "PYTHONPATH": str(STAND_INS)}
 
 
-def _pytest(
+def pytest_step(
     run: Run, wanted: Sequence[str], left_out: Sequence[str], environment: dict[str, str],
     prefix: str = "",
 ) -> Step:  # fmt: skip

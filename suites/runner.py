@@ -21,6 +21,8 @@ from benchmarks.clusters import Cluster
 
 from suites import brokers, compose
 from suites.outcomes import Outcome, Outcomes
+from suites.ports import PortTaken
+from suites.registry_server import RunningRegistry, running_registry
 from suites.sources import CACHE, STAND_INS, MissingError
 from suites.suite import Run, Step, Suite
 from suites.token_provider import token_provider
@@ -68,7 +70,7 @@ def run_suite(
         outcomes, troubles = _on_brokers(
             suite, count, peer, tests, lambda it: say(f"{label}: {it}")
         )
-    except (MissingError, brokers.PortTaken) as missing:
+    except (MissingError, PortTaken) as missing:
         return replace(nothing, not_run=str(missing))
     except StartError as error:
         return replace(nothing, troubles=[str(error)])
@@ -112,9 +114,15 @@ def _on_brokers(
         if suite.proxied:
             proxy = brokers.proxied(suite, cluster, home / "bin" / "server", folder)
             run = replace(run, proxy=stack.enter_context(proxy))
+        registry = None
+        if suite.registry:
+            served = running_registry(suite.registry, run.bootstrap, folder)
+            registry = stack.enter_context(served)
+            run = replace(run, registry=registry.url)
         environment = _environment(sockets / "control")
         outcomes, troubles = _run_steps(suite, run, environment, say)
         troubles += _broker_troubles(cluster)
+        troubles += _registry_troubles(registry)
     return outcomes, troubles
 
 
@@ -220,7 +228,17 @@ def _node_troubles(cluster: Cluster, node_id: int) -> Iterator[str]:
     node = cluster.nodes[node_id]
     if node.server is not None and not node.server.alive():
         yield f"broker {node_id} has died: {node.server.log_tail()[-500:]}"
-    log = node.directory / "server.log"
+    yield from _tracebacks(node.directory / "server.log")
+
+
+def _registry_troubles(registry: RunningRegistry | None) -> Iterator[str]:
+    if registry is not None:
+        if not registry.server.alive():
+            yield f"the registry has died: {registry.server.log_tail()[-500:]}"
+        yield from _tracebacks(registry.log)
+
+
+def _tracebacks(log: Path) -> Iterator[str]:
     tracebacks = len(TRACEBACK.findall(log.read_text(errors="replace"))) if log.exists() else 0
     if tracebacks:
         yield f"{tracebacks} tracebacks in {log}"

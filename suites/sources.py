@@ -50,12 +50,29 @@ class GoModule:
         sources = home / "sources"
         shutil.copytree(json.loads(found)["Dir"], sources)
         _run(["chmod", "-R", "u+w", str(sources)], home)
-        for package in self.packages:
-            binary = home / f"{Path(package).name or 'root'}.test"
-            tags = ["-tags", self.tags] if self.tags else []
-            _run(["go", "test", "-mod=mod", "-c", *tags, "-o", str(binary), package], sources)
+        _compile_tests(home, self.packages, self.tags)
         for program in self.programs:
             _run(["go", "install", program], home, GOBIN=str(home / "bin"))
+
+
+@dataclass(frozen=True, slots=True)
+class GoCheckout:
+    """Tests in Go that the proxy has no module of."""
+
+    name: str
+    packages: Sequence[str]
+    tags: str = ""
+
+    def where(self) -> str:
+        return f"checkout, SUITE_SOURCES/{self.name}"
+
+    def prepare(self, home: Path, checkouts: Path | None) -> None:
+        checkout = _checkout(self.name, checkouts)
+        _once(home, repr((self, str(checkout))), lambda at: self._make(at, checkout))
+
+    def _make(self, home: Path, checkout: Path) -> None:
+        shutil.copytree(checkout, home / "sources", ignore=shutil.ignore_patterns(".git"))
+        _compile_tests(home, self.packages, self.tags)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +114,7 @@ class PythonCheckout:
 
     name: str
     package: str
+    """Empty where the tests need no release."""
     version_in: str
     """The file with the version of the client."""
     copied: Sequence[str]
@@ -107,14 +125,15 @@ class PythonCheckout:
 
     def prepare(self, home: Path, checkouts: Path | None) -> None:
         checkout = _checkout(self.name, checkouts)
-        version = version_of((checkout / self.version_in).read_text())
+        version = version_of((checkout / self.version_in).read_text()) if self.package else ""
         _once(
             home, repr((self, str(checkout), version)), lambda at: self._make(at, checkout, version)
         )
 
     def _make(self, home: Path, checkout: Path, version: str) -> None:
         _copy(checkout, home / "sources", self.copied)
-        make_venv(home, [f"{self.package}=={version}", *self.requirements])
+        release = [f"{self.package}=={version}"] if self.package else []
+        make_venv(home, [*release, *self.requirements])
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +176,14 @@ class Librdkafka:
         # Its provider of tokens, and what that needs.
         (provider,) = (folder.parent / "trivup").glob("trivup-*.tar.gz")
         make_venv(home, [str(provider), "jwcrypto", "requests"])
+
+
+def _compile_tests(home: Path, packages: Sequence[str], tags: str) -> None:
+    for package in packages:
+        binary = home / f"{Path(package).name or 'root'}.test"
+        switches = ["-tags", tags] if tags else []
+        command = ["go", "test", "-mod=mod", "-c", *switches, "-o", str(binary), package]
+        _run(command, home / "sources")
 
 
 def version_of(text: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from suites.outcomes import Outcomes
+from suites.registry_server import RegistryNeed
 from suites.security import Secured
 from suites.token_provider import TokenProvider
 
@@ -46,6 +47,8 @@ class Run:
     secured: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """host:port of each broker's secured listeners, by protocol."""
     provider: TokenProvider | None = None
+    registry: str = ""
+    """URL of the schema registry, where the suite needs one."""
     certificates: Path = Path()
     """See `security.make_certificates`; only where there are secured listeners."""
 
@@ -110,6 +113,7 @@ class Suite:
     proxied: bool = False
     """Clients reach the brokers through toxiproxy, brokers reach each other directly."""
     secured: Secured | None = None
+    registry: RegistryNeed | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Tests that are not run, in the suite's own way to name them, and why."""
     known: Sequence[Known] = ()

@@ -96,7 +96,7 @@ def test_the_mechanism_s_own_setting_wins() -> None:
     assert found["PLAIN"].max_reauth_ms == 3
     server = SaslServer(found)
     server.handshake("PLAIN", 0)
-    assert server.authenticate(b"\0a\0b", 0).done
+    assert server.authenticate(b"\0a\0b", 0, 0).done
 
 
 def test_what_is_not_served_stops_the_start() -> None:

@@ -59,9 +59,9 @@ def scram_login(
     connection = server()
     assert connection.handshake(mechanism, now_ms) is ErrorCode.NONE
     client = ScramClient(mechanism, name, password, token=token)
-    challenge = connection.authenticate(client.first(), now_ms)
+    challenge = connection.authenticate(client.first(), now_ms, now_ms)
     assert challenge.error is ErrorCode.NONE
-    outcome = connection.authenticate(client.final(challenge.token), now_ms)
+    outcome = connection.authenticate(client.final(challenge.token), now_ms, now_ms)
     if outcome.error:
         assert not outcome.done
         return connection, KafkaError(outcome.error, outcome.message or "")
@@ -83,7 +83,7 @@ def test_a_principal_is_its_text() -> None:
 def test_plain_lets_a_user_in() -> None:
     connection = server()
     assert connection.handshake("PLAIN", 0) is ErrorCode.NONE
-    outcome = connection.authenticate(plain_token("alice", "secret", "alice"), 0)
+    outcome = connection.authenticate(plain_token("alice", "secret", "alice"), 0, 0)
     assert (outcome.done, outcome.principal, outcome.session_lifetime_ms) == (
         True,
         user("alice"),
@@ -97,7 +97,7 @@ def test_plain_says_the_same_of_a_wrong_user_and_a_wrong_password() -> None:
     for name, password in (("alice", "wrong"), ("nobody", "secret"), ("alice", "secre")):
         connection = server()
         connection.handshake("PLAIN", 0)
-        outcome = connection.authenticate(plain_token(name, password), 0)
+        outcome = connection.authenticate(plain_token(name, password), 0, 0)
         assert outcome.error is FAILED
         assert connection.principal is None
         messages.add(outcome.message)
@@ -119,18 +119,18 @@ def test_plain_says_the_same_of_a_wrong_user_and_a_wrong_password() -> None:
 def test_plain_refuses_what_is_not_a_login(token: bytes) -> None:
     connection = server()
     connection.handshake("PLAIN", 0)
-    assert connection.authenticate(token, 0).error is FAILED
+    assert connection.authenticate(token, 0, 0).error is FAILED
 
 
 def test_cve_2017_12610_nobody_acts_for_another() -> None:
     connection = server()
     connection.handshake("PLAIN", 0)
-    outcome = connection.authenticate(plain_token("bob", "x", authzid="alice"), 0)
+    outcome = connection.authenticate(plain_token("bob", "x", authzid="alice"), 0, 0)
     assert outcome.error is FAILED
     assert outcome.principal is None
     connection = server()
     connection.handshake(SHA256, 0)
-    assert connection.authenticate(b"n,a=bob,n=alice,r=abc", 0).error is FAILED
+    assert connection.authenticate(b"n,a=bob,n=alice,r=abc", 0, 0).error is FAILED
 
 
 @pytest.mark.parametrize("mechanism", list(CREDENTIALS))
@@ -154,7 +154,7 @@ def test_a_user_that_does_not_exist_has_the_same_salt_at_each_try() -> None:
     for _ in range(2):
         connection = server()
         connection.handshake(SHA256, 0)
-        text = connection.authenticate(b"n,,n=nobody,r=abc", 0).token.decode()
+        text = connection.authenticate(b"n,,n=nobody,r=abc", 0, 0).token.decode()
         challenges.add(text.partition(",")[2])
     assert len(challenges) == 1
     assert challenges.pop().endswith(",i=4096")
@@ -230,7 +230,7 @@ def test_cve_2024_56128_an_old_proof_is_refused() -> None:
 def test_scram_refuses_what_is_not_a_first_message(first: bytes) -> None:
     connection = server()
     connection.handshake(SHA256, 0)
-    assert connection.authenticate(first, 0).error is FAILED
+    assert connection.authenticate(first, 0, 0).error is FAILED
 
 
 @pytest.mark.parametrize("final", [b"", b"c=biws,r=x", b"c=biws,r=minetheirs,p=AAAA", b"\xff"])
@@ -273,10 +273,10 @@ def test_a_handshake_names_what_is_enabled() -> None:
 
 def test_a_token_without_a_handshake_is_out_of_turn() -> None:
     connection = server()
-    assert connection.authenticate(b"\0alice\0secret", 0).error is ErrorCode.ILLEGAL_SASL_STATE
+    assert connection.authenticate(b"\0alice\0secret", 0, 0).error is ErrorCode.ILLEGAL_SASL_STATE
     connection.handshake("PLAIN", 0)
-    connection.authenticate(b"\0alice\0secret", 0)
-    assert connection.authenticate(b"\0alice\0secret", 0).error is ErrorCode.ILLEGAL_SASL_STATE
+    connection.authenticate(b"\0alice\0secret", 0, 0)
+    assert connection.authenticate(b"\0alice\0secret", 0, 0).error is ErrorCode.ILLEGAL_SASL_STATE
     assert connection.principal == user("alice")
 
 
@@ -284,22 +284,33 @@ def test_a_session_ends_and_is_renewed() -> None:
     """KIP-368."""
     connection = server(max_reauth_ms=60_000)
     connection.handshake("PLAIN", 0)
-    assert connection.authenticate(b"\0alice\0secret", 0).session_lifetime_ms == 60_000
+    assert connection.authenticate(b"\0alice\0secret", 0, 0).session_lifetime_ms == 60_000
     assert not connection.expired(59_999)
     assert connection.expired(60_000)
     assert connection.handshake("PLAIN", 60_001) is ErrorCode.NONE
-    assert connection.authenticate(b"\0alice\0secret", 60_002).done
+    assert connection.authenticate(b"\0alice\0secret", 60_002, 60_002).done
     assert connection.expires_at_ms == 120_002
     assert connection.handshake("PLAIN", 60_900) is ErrorCode.ILLEGAL_SASL_STATE
     assert connection.handshake("PLAIN", 61_001) is ErrorCode.NONE
 
 
+def test_a_session_does_not_go_by_the_wall_clock() -> None:
+    """A storm found this: a broker whose clock had been set back refused every renewal."""
+    connection = server(max_reauth_ms=60_000)
+    connection.handshake("PLAIN", 0)
+    connection.authenticate(b"\0alice\0secret", 1_000_000, 0)
+    assert connection.handshake("PLAIN", 50_000) is ErrorCode.NONE
+    assert connection.authenticate(b"\0alice\0secret", 995_000, 50_000).done
+    assert connection.expires_at_ms == 110_000
+    assert connection.handshake("PLAIN", 51_000) is ErrorCode.NONE
+
+
 def test_nobody_becomes_another_by_authenticating_again() -> None:
     connection = server()
     connection.handshake("PLAIN", 0)
-    connection.authenticate(b"\0alice\0secret", 0)
+    connection.authenticate(b"\0alice\0secret", 0, 0)
     connection.handshake("PLAIN", 5000)
-    outcome = connection.authenticate(b"\0bob\0x", 5000)
+    outcome = connection.authenticate(b"\0bob\0x", 5000, 5000)
     assert outcome.error is FAILED
     assert connection.principal is None
     assert outcome.message == (
@@ -310,9 +321,9 @@ def test_nobody_becomes_another_by_authenticating_again() -> None:
 def test_the_mechanism_stays_when_a_client_authenticates_again() -> None:
     connection = server()
     connection.handshake("PLAIN", 0)
-    connection.authenticate(b"\0alice\0secret", 0)
+    connection.authenticate(b"\0alice\0secret", 0, 0)
     assert connection.handshake(SHA256, 5000) is ErrorCode.NONE
-    outcome = connection.authenticate(ScramClient(SHA256, "alice", "pencil").first(), 5000)
+    outcome = connection.authenticate(ScramClient(SHA256, "alice", "pencil").first(), 5000, 5000)
     assert outcome.error is FAILED
     assert outcome.message is not None
     assert "re-authentication of mechanism 'PLAIN'" in outcome.message

@@ -153,8 +153,8 @@ def login(client: Client, mechanism: str, name: str, password: str, **more: Any)
     now_ms = client.broker.clock.now_ms()
     assert server.handshake(mechanism, now_ms) is ErrorCode.NONE
     asked = ScramClient(mechanism, name, password, **more)
-    challenge = server.authenticate(asked.first(), now_ms)
-    return server.authenticate(asked.final(challenge.token), now_ms)
+    challenge = server.authenticate(asked.first(), now_ms, now_ms)
+    return server.authenticate(asked.final(challenge.token), now_ms, now_ms)
 
 
 def upsertion(name: str, mechanism: int = 1, iterations: int = 4096) -> ScramCredentialUpsertion:

@@ -21,6 +21,7 @@ from ottla.broker.authentication import SaslGate
 from ottla.broker.authentication_counts import AuthenticationCounts
 from ottla.broker.context import Session
 from ottla.errors import KafkaError
+from ottla.testing import ManualClock
 from ottla.wire.connection import Connection, ProtocolError
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 
@@ -48,7 +49,7 @@ def new_gate() -> SaslGate:
         SaslServer(mechanisms),
         frame_bytes_max=FRAME_BYTES_MAX,
         delay_ms=0,
-        now_ms=lambda: 0,
+        clock=ManualClock(0),
         versions=lambda session, request: ApiVersionsResponse(),
         counts=AuthenticationCounts(),
     )
@@ -183,10 +184,10 @@ def signed_tokens() -> tuple[SignedTokens, str]:
 def bear(validator: Any, first: bytes) -> SaslOutcome:
     server = SaslServer({"OAUTHBEARER": OAuthBearerMechanism(validator)})
     server.handshake("OAUTHBEARER", NOW_MS)
-    outcome = server.authenticate(first, NOW_MS)
+    outcome = server.authenticate(first, NOW_MS, NOW_MS)
     if not outcome.done and not outcome.error:
         assert json.loads(outcome.token)["status"]
-        outcome = server.authenticate(b"\x01", NOW_MS)
+        outcome = server.authenticate(b"\x01", NOW_MS, NOW_MS)
     assert outcome.done != bool(outcome.error)
     return outcome
 

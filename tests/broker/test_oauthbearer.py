@@ -70,10 +70,10 @@ def login(message: bytes, validator: Any = None, now_ms: int = NOW_MS) -> SaslOu
         {"OAUTHBEARER": OAuthBearerMechanism(validator or SignedTokens(Keys(), JwtRules()))}
     )
     assert server.handshake("OAUTHBEARER", now_ms) is ErrorCode.NONE
-    outcome = server.authenticate(message, now_ms)
+    outcome = server.authenticate(message, now_ms, now_ms)
     if outcome.token and not outcome.done:
         assert json.loads(outcome.token)["status"] == "invalid_token"
-        outcome = server.authenticate(b"\x01", now_ms)
+        outcome = server.authenticate(b"\x01", now_ms, now_ms)
         assert outcome.error is ErrorCode.SASL_AUTHENTICATION_FAILED
     return outcome
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ottla.cli.kafka.console_consumer import main as consumer_main
-from ottla.cli.kafka.console_producer import LineReader
 from ottla.cli.kafka.console_producer import main as producer_main
+from ottla.cli.kafka.line_reader import LineReader
 from ottla.cli.kafka.tool import ToolError
 from ottla.client import Admin, Consumer, Producer, Record
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.client import Admin
+from ottla.testing import LocalCluster
 
 
 @pytest.fixture
@@ -34,3 +35,15 @@ def topic(admin: Admin) -> str:
 @pytest.fixture
 def group() -> str:
     return f"group-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(scope="session")
+def with_registry() -> Iterator[LocalCluster]:
+    """A broker with a schema registry beside it."""
+    with LocalCluster(registry=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def registry_url(with_registry: LocalCluster) -> str:
+    return with_registry.registry_url

@@ -35,6 +35,21 @@ def test_the_second_server_is_tried_when_the_first_is_down(bootstrap: str) -> No
     probe(f"localhost:1,{bootstrap}")
 
 
+@pytest.mark.parametrize(
+    ("security", "sentence"),
+    [("ssl", "it seems to speak TLS"), ("sasl_plaintext", "it seems to ask for a login")],
+)
+def test_a_plain_client_learns_at_once_that_the_listener_is_secured(
+    security: str, sentence: str
+) -> None:
+    with (
+        LocalCluster(security=security) as cluster,
+        pytest.raises(KafkaError, match=sentence) as caught,
+    ):
+        probe(cluster.bootstrap_servers)
+    assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
+
+
 def test_an_api_that_a_broker_does_not_serve(bootstrap: str) -> None:
     with Lines(bootstrap) as lines, pytest.raises(KafkaError, match="Vote") as caught:
         lines.call(VoteRequest(), ApiKey.VOTE, VoteResponse)

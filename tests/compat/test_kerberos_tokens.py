@@ -31,6 +31,7 @@ from ottla.broker.context import Session
 from ottla.errors import ErrorCode, KafkaError
 from ottla.net.gss_library import GssCredential, gss_library
 from ottla.net.kerberos_tickets import KerberosTickets
+from ottla.testing import ManualClock
 from ottla.wire.connection import Connection
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 
@@ -81,7 +82,7 @@ def through(server: SaslServer, start: GssStart) -> SaslOutcome:
     exchange = gssapi_client(start)
     token = next(exchange)
     while True:
-        outcome = server.authenticate(token, 0)
+        outcome = server.authenticate(token, 0, 0)
         if outcome.done or outcome.error:
             return outcome
         token = exchange.send(outcome.token or b"")
@@ -89,9 +90,9 @@ def through(server: SaslServer, start: GssStart) -> SaslOutcome:
 
 def to_the_layers(server: SaslServer, start: GssStart) -> None:
     """All but the client's last message."""
-    answer = server.authenticate(start.token, 0)
+    answer = server.authenticate(start.token, 0, 0)
     assert start.context.step(answer.token or b"") == b""
-    offer = server.authenticate(b"", 0)
+    offer = server.authenticate(b"", 0, 0)
     assert start.context.unwrap(offer.token or b"") == NO_LAYER
 
 
@@ -128,7 +129,7 @@ def test_a_session_is_prolonged_by_the_same_user_only(
 def test_a_token_counts_once(service: GssCredential, log_in: Login) -> None:
     start = log_in()
     assert through(server_of(service), start).done
-    assert refused(server_of(service).authenticate(start.token, 0))
+    assert refused(server_of(service).authenticate(start.token, 0, 0))
 
 
 def test_a_token_for_another_service_is_refused(
@@ -136,7 +137,7 @@ def test_a_token_for_another_service_is_refused(
 ) -> None:
     realm.keytab("HTTP/localhost")
     with caplog.at_level(logging.INFO):
-        assert refused(server_of(service).authenticate(log_in(service="HTTP").token, 0))
+        assert refused(server_of(service).authenticate(log_in(service="HTTP").token, 0, 0))
     assert f"HTTP/localhost@{REALM}" in caplog.text
 
 
@@ -167,7 +168,7 @@ def test_a_service_of_another_realm_is_refused(
         patch.setenv("KRB5_CONFIG", str(theirs))
         token = log_in(f"eve@{ELSEWHERE}").token
     with caplog.at_level(logging.INFO):
-        assert refused(server_of(service).authenticate(token, 0))
+        assert refused(server_of(service).authenticate(token, 0, 0))
     assert f"{SERVICE}@{ELSEWHERE}" in caplog.text
 
 
@@ -184,7 +185,7 @@ def test_a_ticket_that_has_expired_is_refused(
     monkeypatch.setenv("KRB5_CONFIG", str(strict))
     time.sleep(4)
     with caplog.at_level(logging.INFO):
-        assert refused(server_of(service).authenticate(start.token, 0))
+        assert refused(server_of(service).authenticate(start.token, 0, 0))
     assert "Ticket expired" in caplog.text
 
 
@@ -205,7 +206,7 @@ def test_an_authzid_makes_nobody_else(
 ) -> None:
     server, start = server_of(service), log_in()
     to_the_layers(server, start)
-    outcome = server.authenticate(start.context.wrap(NO_LAYER + authzid), 0)
+    outcome = server.authenticate(start.context.wrap(NO_LAYER + authzid), 0, 0)
     assert str(outcome.principal) == "User:alice"
 
 
@@ -215,18 +216,18 @@ def test_a_layer_that_was_not_offered_is_refused(
 ) -> None:
     server, start = server_of(service), log_in()
     to_the_layers(server, start)
-    assert refused(server.authenticate(start.context.wrap(chosen), 0))
+    assert refused(server.authenticate(start.context.wrap(chosen), 0, 0))
 
 
 def test_a_context_alone_proves_nothing(service: GssCredential, log_in: Login) -> None:
     """Only the last message does: a token may have been overheard."""
     server, start = server_of(service), log_in()
-    answer = server.authenticate(start.token, 0)
+    answer = server.authenticate(start.token, 0, 0)
     assert not answer.done
-    assert refused(server.authenticate(b"x", 0))
+    assert refused(server.authenticate(b"x", 0, 0))
     server, start = server_of(service), log_in()
     to_the_layers(server, start)
-    assert refused(server.authenticate(b"", 0))
+    assert refused(server.authenticate(b"", 0, 0))
 
 
 # Whatever may come
@@ -246,7 +247,7 @@ def changed(token: bytes, place: int, byte: int, cut: int) -> bytes:
 @given(tokens=st.lists(st.binary(max_size=400), min_size=1, max_size=4))
 def test_random_bytes_are_refused(service: GssCredential, tokens: list[bytes]) -> None:
     server = server_of(service)
-    assert any(server.authenticate(token, 0).error for token in tokens)
+    assert any(server.authenticate(token, 0, 0).error for token in tokens)
     assert server.principal is None
 
 
@@ -256,10 +257,10 @@ def test_a_token_that_was_changed_makes_no_user(
     service: GssCredential, some_token: bytes, place: int, byte: int, cut: int
 ) -> None:
     server = server_of(service)
-    outcome = server.authenticate(changed(some_token, place, byte, cut), 0)
+    outcome = server.authenticate(changed(some_token, place, byte, cut), 0, 0)
     assert not outcome.done
     assert outcome.error is ErrorCode.NONE or refused(outcome)
-    assert server.authenticate(b"\1\0\0\0", 0).error
+    assert server.authenticate(b"\1\0\0\0", 0, 0).error
 
 
 @settings(max_examples=50)
@@ -269,11 +270,11 @@ def test_a_last_message_that_was_changed_makes_nobody_else(
 ) -> None:
     server, start = server_of(service), log_in()
     to_the_layers(server, start)
-    assert refused(server.authenticate(last, 0))
+    assert refused(server.authenticate(last, 0, 0))
     server, start = server_of(service), log_in()
     to_the_layers(server, start)
     message = changed(start.context.wrap(NO_LAYER), place, byte, 0)
-    outcome = server.authenticate(message, 0)
+    outcome = server.authenticate(message, 0, 0)
     assert str(outcome.principal) == "User:alice" if outcome.done else refused(outcome)
 
 
@@ -291,13 +292,13 @@ def test_a_broker_without_the_key_of_the_service_is_not_believed(
 ) -> None:
     """Whoever overhears a ticket can answer, but not prove that it is the service."""
     start = log_in()
-    answer = server_of(service).authenticate(start.token, 0).token or b""
+    answer = server_of(service).authenticate(start.token, 0, 0).token or b""
     exchange = gssapi_client(log_in())
     next(exchange)
     with pytest.raises(KafkaError):
         exchange.send(answer)
     other = gss_library().acceptor("kafka/other", str(realm.keytab("kafka/other")))
-    assert refused(server_of(other).authenticate(log_in().token, 0))
+    assert refused(server_of(other).authenticate(log_in().token, 0, 0))
 
 
 def test_after_a_handshake_v0_the_end_is_not_answered(
@@ -309,7 +310,7 @@ def test_after_a_handshake_v0_the_end_is_not_answered(
         server_of(service),
         frame_bytes_max=100_000,
         delay_ms=0,
-        now_ms=lambda: 0,
+        clock=ManualClock(0),
         versions=lambda session, request: ApiVersionsResponse(),
         counts=AuthenticationCounts(),
     )

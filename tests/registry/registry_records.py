@@ -6,7 +6,11 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ottla.records.record import Record
-from ottla.registry.decisions.register import SchemaRegistration, decide_register
+from ottla.registry.decisions.register import (
+    SchemaRegistration,
+    decide_register,
+    look_up_same,
+)
 from ottla.registry.parsed_schemas import ParsedSchemas
 from ottla.registry.registry_change import RegistryChange
 from ottla.registry.schema_request import read_schema_request
@@ -45,6 +49,11 @@ class MemoryRegistry:
         request = read_schema_request({"schema": text, **fields})
         wish = SchemaRegistration(subject, request)
         return self.write(lambda state: decide_register(state, self.schemas, wish))
+
+    def look_up(self, subject: str, text: str, **fields: object) -> StoredSchema | None:
+        request = read_schema_request({"schema": text, **fields})
+        wish = SchemaRegistration(subject, request)
+        return look_up_same(self.state, self.schemas, wish, deleted=False)
 
     def replayed(self) -> RegistryState:
         state = RegistryState()

@@ -200,3 +200,40 @@ def test_a_reserved_field_may_not_be_used_nor_given_up(memory: MemoryRegistry) -
         memory.register("a", INT_AND_DEFAULT, metadata={"properties": {"owner": "me"}})
     memory.write(lambda state: decide_config(state, None, {"validateFields": None}))
     assert memory.register("a", INT_AND_DEFAULT, metadata={"properties": {}}).version == 2
+
+
+def test_an_imported_schema_that_has_another_id_is_another_version(memory: MemoryRegistry) -> None:
+    memory.write(lambda state: decide_mode(state, "a", "IMPORT", force=False))
+    memory.register("a", INT, id=9)
+    again = memory.register("a", INT, id=10)
+    assert (again.id, again.version) == (10, 2)
+    assert (memory.register("a", INT, id=10)).version == 2
+
+
+def test_a_look_up_by_the_text_alone_finds_the_version_with_metadata(
+    memory: MemoryRegistry,
+) -> None:
+    memory.register("a", INT, metadata={"properties": {"owner": "ann"}})
+    assert memory.look_up("a", INT) is not None
+    assert memory.look_up("a", INT, metadata={"properties": {"owner": "rob"}}) is None
+    memory.register("b", INT)
+    owner = {"overrideMetadata": {"properties": {"owner": "ann"}}}
+    memory.write(lambda state: decide_config(state, "b", owner))
+    assert memory.look_up("b", INT) is not None
+
+
+def test_a_confluent_version_must_be_that_of_the_version_that_is_found(
+    memory: MemoryRegistry,
+) -> None:
+    memory.register("a", INT, version=1)
+    for version, there in ((1, True), (2, False)):
+        metadata = {"properties": {"confluent:version": str(version)}}
+        assert (memory.look_up("a", INT, metadata=metadata) is not None) == there
+
+
+def test_a_rule_for_one_way_has_one_action(memory: MemoryRegistry) -> None:
+    rule = {"name": "länge", "kind": "CONDITION", "type": "CEL", "onFailure": "ERROR,NONE"}
+    memory.register("a", INT, ruleSet={"domainRules": [{**rule, "mode": "WRITEREAD"}]})
+    with pytest.raises(RegistryError) as refused:
+        memory.register("b", INT, ruleSet={"domainRules": [{**rule, "mode": "WRITE"}]})
+    assert refused.value.code == 42210

@@ -108,7 +108,8 @@ def test_a_context_has_subjects_and_settings_of_its_own(rest: RestClient) -> Non
     assert rest.call("POST", "/contexts/.sales/subjects/a/versions", {"schema": INT})[1]["id"] == 1
     assert rest.call("GET", "/contexts/sales/subjects")[1] == [":.sales:a"]
     assert ".sales" in rest.call("GET", "/contexts")[1]
-    assert ":.sales:a" not in rest.call("GET", "/subjects")[1]
+    assert ":.sales:a" in rest.call("GET", "/subjects")[1]
+    assert ":.sales:a" not in rest.call("GET", "/subjects?subjectPrefix=")[1]
     rest.call("PUT", "/contexts/.sales/config", {"compatibility": "NONE"})
     assert rest.call("GET", "/config/:.sales:a?defaultToGlobal=true")[1] == {
         "compatibilityLevel": "NONE"
@@ -147,3 +148,29 @@ def test_a_restarted_registry_has_it_all(cluster: LocalCluster, rest: RestClient
 
 def test_the_fixture_serves(registry: RegistryServer) -> None:
     assert RestClient(registry.url).call("GET", "/subjects") == (200, [])
+
+
+def test_a_subject_without_a_context_is_found_in_the_one_that_has_it(rest: RestClient) -> None:
+    made = rest.register(":.sales:tickets", INT)[1]
+    assert ":.sales:tickets" in rest.call("GET", "/subjects")[1]
+    assert rest.call("GET", "/subjects?subjectPrefix=:*:tick")[1] == [":.sales:tickets"]
+    assert rest.call("GET", "/subjects?subjectPrefix=tick")[1] == []
+    assert rest.call("GET", "/subjects/tickets/versions/1")[1]["subject"] == ":.sales:tickets"
+    found = rest.call("POST", "/subjects/tickets", {"schema": INT})[1]
+    assert found["subject"] == ":.sales:tickets"
+    by_id = rest.call("GET", f"/schemas/ids/{made['id']}?subject=tickets")[1]
+    assert by_id["subject"] == ":.sales:tickets"
+    assert rest.register(":.__GLOBAL:tickets", INT)[1]["error_code"] == 42208
+    assert rest.call("PUT", "/config/:.__GLOBAL:", {"compatibility": "FULL"})[0] == 200
+    assert rest.call("DELETE", "/config/:.__GLOBAL:")[0] == 200
+
+
+def test_references_are_shown_with_their_context_where_asked_for(rest: RestClient) -> None:
+    rest.register(":.refs:part", '{"type":"record","name":"P","fields":[]}')
+    whole = '{"type":"record","name":"W","fields":[{"name":"p","type":"P"}]}'
+    reference = {"name": "P", "subject": "part", "version": 1}
+    made = rest.register(":.refs:whole", whole, references=[reference])[1]
+    for path in ("/subjects/:.refs:whole/versions/1", f"/contexts/.refs/schemas/ids/{made['id']}"):
+        for query, subject in (("", "part"), ("?referenceFormat=qualified", ":.refs:part")):
+            shown = rest.call("GET", path + query)[1]
+            assert shown["references"] == [{**reference, "subject": subject}]

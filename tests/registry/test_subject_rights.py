@@ -90,7 +90,7 @@ def test_a_user_without_rights_finds_every_route_denied_or_empty(
             assert (answer.status, answer.code) == (403, DENIED), place
         assert "secret" not in str(answer.body).replace(SUBJECT, "", answer.code == DENIED), place
     everything = registry.ask("ann", "GET", "/subjects?subjectPrefix=:*:").body
-    assert everything == [SUBJECT, ":.sales:secret"]
+    assert everything == [":.sales:secret", SUBJECT]
 
 
 @pytest.mark.parametrize("operation", OF_SUBJECT, ids=lambda operation: operation.name)
@@ -135,11 +135,11 @@ def test_literal_prefix_wildcard_host_and_deny(registry: SecuredRegistry) -> Non
         ([rule(OP.READ, SUBJECT)], [SUBJECT]),
         ([rule(OP.READ, "secret", prefix=True)], [SUBJECT]),
         ([rule(OP.READ, ":.sales:", prefix=True)], [":.sales:secret"]),
-        ([rule(OP.READ)], [SUBJECT, ":.sales:secret"]),
-        ([rule(OP.ALL)], [SUBJECT, ":.sales:secret"]),
+        ([rule(OP.READ)], [":.sales:secret", SUBJECT]),
+        ([rule(OP.ALL)], [":.sales:secret", SUBJECT]),
         ([rule(OP.READ, host="192.0.2.1")], []),
         ([rule(OP.READ, who="User:carol")], []),
-        ([rule(OP.READ, who="User:*")], [SUBJECT, ":.sales:secret"]),
+        ([rule(OP.READ, who="User:*")], [":.sales:secret", SUBJECT]),
         ([rule(OP.READ), rule(OP.DESCRIBE, SUBJECT, deny=True)], [":.sales:secret"]),
         ([rule(OP.ALL), rule(OP.ALL, ":.sales:", prefix=True, deny=True)], [SUBJECT]),
     ):
@@ -158,6 +158,18 @@ def test_a_guid_is_found_by_those_who_may_read_it(registry: SecuredRegistry) -> 
     ids = registry.ask("bob", "GET", f"/schemas/guids/{guid}/ids").body
     assert ids == [{"context": ".sales", "id": 1}]
     assert registry.ask("bob", "GET", "/schemas/ids/1").code == DENIED
+
+
+def test_another_context_is_not_reached_by_the_name_alone(registry: SecuredRegistry) -> None:
+    """A subject that names no context is looked for in all of them."""
+    path = "/subjects/secret/versions/1"
+    assert registry.ask("ann", "GET", path).body["subject"] == ":.sales:secret"
+    registry.allow(rule(OP.READ, "secret"))
+    assert registry.ask("bob", "GET", path).code == 40401
+    assert registry.ask("bob", "POST", "/subjects/secret", BODY).code == 40401
+    registry.allow(rule(OP.READ, "secret"), rule(OP.READ, ":.sales:", prefix=True))
+    assert registry.ask("bob", "GET", path).body["subject"] == ":.sales:secret"
+    assert registry.ask("bob", "POST", "/subjects/secret", BODY).status == 200
 
 
 def test_what_a_request_reaches_beyond_its_subject(registry: SecuredRegistry) -> None:

@@ -1,13 +1,15 @@
 """The server's side of SASL on one connection: handshake, tokens, re-authentication (KIP-368).
 
     server = SaslServer(mechanisms)             mechanisms: what the listener has enabled
-    server.handshake("PLAIN", now_ms)           ErrorCode.NONE, or why not
-    server.authenticate(token, now_ms)          SaslOutcome: a token to send, or the end
+    server.handshake("PLAIN", monotonic_ms)             ErrorCode.NONE, or why not
+    server.authenticate(token, now_ms, monotonic_ms)    SaslOutcome: a token to send, or the end
 
 The connection decides which requests may come when, delays the answer to a failure, and closes.
 `outcome.error` set: send it with `outcome.message`, then close. `outcome.done`: the connection
 belongs to `outcome.principal`, for `session_lifetime_ms` if that is not 0. The session's end is
-`server.expires_at_ms`; after it every request but SaslHandshake closes the connection.
+`server.expires_at_ms`; after it every request but SaslHandshake closes the connection. Credentials
+end by the wall time, sessions by a clock that nobody sets: a machine whose wall time jumps must
+neither end all sessions nor refuse their renewal.
 """
 
 from __future__ import annotations
@@ -92,11 +94,11 @@ class SaslServer:
         """Whether a handshake was made whose tokens are still to come."""
         return self._exchange is not None or self._refusal is not None
 
-    def handshake(self, mechanism: str, now_ms: int) -> ErrorCode:
+    def handshake(self, mechanism: str, monotonic_ms: int) -> ErrorCode:
         """Choose a mechanism; on a connection that is authenticated this begins it once more."""
         if self.authenticating:
             return ErrorCode.ILLEGAL_SASL_STATE
-        if self.principal is not None and not self._may_begin(now_ms):
+        if self.principal is not None and not self._may_begin(monotonic_ms):
             return ErrorCode.ILLEGAL_SASL_STATE
         chosen = self._mechanisms.get(mechanism)
         if chosen is None:
@@ -112,7 +114,7 @@ class SaslServer:
         self._exchange = chosen.exchange()
         return ErrorCode.NONE
 
-    def authenticate(self, token: bytes, now_ms: int) -> SaslOutcome:
+    def authenticate(self, token: bytes, now_ms: int, monotonic_ms: int) -> SaslOutcome:
         """Take the client's next token."""
         if self._refusal is not None:
             return self._failed(ErrorCode.SASL_AUTHENTICATION_FAILED, self._refusal)
@@ -127,18 +129,23 @@ class SaslServer:
             return self._failed(error.code, error.message)
         if step.principal is None:
             return SaslOutcome(step.token)
-        return self._complete(step, step.principal, now_ms)
+        assert self._mechanism is not None
+        lifetime_ms = _lifetime_ms(step.expires_at_ms, self._mechanism.max_reauth_ms, now_ms)
+        return self._complete(step, step.principal, lifetime_ms, monotonic_ms)
 
-    def expired(self, now_ms: int) -> bool:
-        return self.expires_at_ms is not None and now_ms >= self.expires_at_ms
+    def expired(self, monotonic_ms: int) -> bool:
+        return self.expires_at_ms is not None and monotonic_ms >= self.expires_at_ms
 
-    def _may_begin(self, now_ms: int) -> bool:
-        if self._began_ms is not None and now_ms < self._began_ms + REAUTHENTICATION_INTERVAL_MS:
+    def _may_begin(self, monotonic_ms: int) -> bool:
+        began_ms = self._began_ms
+        if began_ms is not None and monotonic_ms < began_ms + REAUTHENTICATION_INTERVAL_MS:
             return False
-        self._began_ms = now_ms
+        self._began_ms = monotonic_ms
         return True
 
-    def _complete(self, step: SaslStep, principal: Principal, now_ms: int) -> SaslOutcome:
+    def _complete(
+        self, step: SaslStep, principal: Principal, lifetime_ms: int, monotonic_ms: int
+    ) -> SaslOutcome:
         if self.principal is not None and self.principal != principal:
             message = (
                 "Cannot change principals during re-authentication from"
@@ -146,11 +153,10 @@ class SaslServer:
             )
             return self._failed(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
         assert self._mechanism is not None
-        lifetime_ms = _lifetime_ms(step.expires_at_ms, self._mechanism.max_reauth_ms, now_ms)
         self.principal = principal
         self._proven_by = self._mechanism.name
         self._exchange = None
-        self.expires_at_ms = now_ms + lifetime_ms if lifetime_ms else None
+        self.expires_at_ms = monotonic_ms + lifetime_ms if lifetime_ms else None
         return SaslOutcome(step.token, True, principal, lifetime_ms)
 
     def _failed(self, error: ErrorCode, message: str) -> SaslOutcome:

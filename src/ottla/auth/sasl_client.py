@@ -70,6 +70,8 @@ class SaslLogin:
     @property
     def principal(self) -> str:
         """Who this is, for people who read errors."""
+        if self.mechanism == GSSAPI:
+            return self.user or "the owner of the ticket cache"
         return f"delegation token {self.user}" if self.is_token else f"User:{self.user}"
 
     def proof(self, host: str) -> Proof | None:

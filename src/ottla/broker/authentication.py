@@ -18,6 +18,7 @@ from ottla.auth.sasl import SaslServer
 from ottla.broker.authentication_counts import AuthenticationCounts
 from ottla.broker.context import Session
 from ottla.broker.dispatch import ROUTES
+from ottla.clock import SteadyClock
 from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.connection import Request
@@ -52,7 +53,7 @@ class SaslGate:
         *,
         frame_bytes_max: int,
         delay_ms: int,
-        now_ms: Callable[[], int],
+        clock: SteadyClock,
         versions: Callable[[Session, Request], Any],
         counts: AuthenticationCounts,
     ) -> None:
@@ -64,12 +65,12 @@ class SaslGate:
         self.delay_ms = delay_ms
         self._session = session
         self._server = server
-        self._now_ms = now_ms
+        self._clock = clock
         self._versions = versions
         self._counts = counts
         self._versions_told = False
         self._versions_asked = 0
-        self._began_ms = now_ms()
+        self._began_ms = clock.monotonic_ms()
         self._again = False  # it had passed before
         self._why = "the connection was closed"
 
@@ -96,11 +97,11 @@ class SaslGate:
         if request.api_key != ApiKey.SASL_HANDSHAKE:
             return False
         self._again = True
-        self._began_ms = self._now_ms()
+        self._began_ms = self._clock.monotonic_ms()
         return True
 
     def has_expired(self) -> bool:
-        if not self._server.expired(self._now_ms()):
+        if not self._server.expired(self._clock.monotonic_ms()):
             return False
         self._counts.expired(self._session.listener)
         return True
@@ -118,15 +119,15 @@ class SaslGate:
         return answer
 
     def _shake_hands(self, mechanism: str, version: int) -> Message:
-        code = self._server.handshake(mechanism, self._now_ms())
+        code = self._server.handshake(mechanism, self._clock.monotonic_ms())
         if code is not ErrorCode.NONE:
             self._fail(f"SASL mechanism {mechanism!r}: {code.name}")
         self.raw = version == 0 and not self.failed
         return SaslHandshakeResponse(error_code=code, mechanisms=self._server.mechanisms)
 
     def _authenticate(self, token: bytes, version: int) -> Message | None:
-        now_ms = self._now_ms()
-        outcome = self._server.authenticate(token, now_ms)
+        monotonic_ms = self._clock.monotonic_ms()
+        outcome = self._server.authenticate(token, self._clock.now_ms(), monotonic_ms)
         if outcome.error is not ErrorCode.NONE:
             self._fail(outcome.message or outcome.error.name)
             return SaslAuthenticateResponse(error_code=outcome.error, error_message=outcome.message)
@@ -140,7 +141,7 @@ class SaslGate:
                 self._session.listener,
                 again=self._again,
                 knows_sessions=version >= SESSION_LIFETIME_FROM and not self.raw,
-                spent_ms=now_ms - self._began_ms,
+                spent_ms=monotonic_ms - self._began_ms,
             )
             self.raw = False
         if silent:

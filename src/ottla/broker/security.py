@@ -78,7 +78,7 @@ class Security:
             SaslServer(mechanisms),
             frame_bytes_max=size,
             delay_ms=broker.config.connection_failed_authentication_delay_ms,
-            now_ms=broker.clock.now_ms,
+            clock=broker.clock,
             versions=broker.dispatch,
             counts=self.counts,
         )

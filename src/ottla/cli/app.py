@@ -27,6 +27,7 @@ ORDER: Final = (
     "acls",
     "certs",
     "registry",
+    "schemas",
     "sql",
     "sql-server",
     "connect",

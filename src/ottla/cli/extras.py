@@ -10,7 +10,10 @@ from ottla.cli.kafka.tool import ToolError
 
 EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "zookeeper": ("kazoo",),
-    "registry": ("fastavro", "httptools", "starlette", "uvicorn"),
+    "registry": (
+        *("fastavro", "google.protobuf", "httptools", "jsonschema_rs", "orjson"),
+        *("starlette", "uvicorn"),
+    ),
     "spark": (
         *("pyspark", "pyarrow", "pandas", "sqlglot", "orjson", "starlette", "hypercorn"),
         "prompt_toolkit",
@@ -24,9 +27,16 @@ def need_spark(verb: str) -> None:
 
 
 def need(verb: str, extra: str) -> None:
-    missing = [name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None]
+    missing = [name for name in EXTRAS[extra] if not _is_there(name)]
     if missing:
         raise ToolError(
             f"`{verb}` needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'}"
             f" not installed: pip install 'ottla[{extra}]'"
         )
+
+
+def _is_there(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # of a package within a package that is not there
+        return False

@@ -46,6 +46,10 @@ _ADVICE: Final = {
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "`ottla transactions list` shows those there are.",
     ErrorCode.TOPIC_ALREADY_EXISTS: "`ottla topics describe` shows it.",
     ErrorCode.INVALID_RECORD: "A compacted topic takes no record without a key.",
+    ErrorCode.NETWORK_EXCEPTION: (
+        "If the cluster asks for TLS or a login: --command-config names a file with"
+        " security.protocol and what goes with it (docs/security.md)."
+    ),
     ErrorCode.REQUEST_TIMED_OUT: "Can its advertised address be reached from here?",
 }
 

@@ -16,43 +16,62 @@ if TYPE_CHECKING:
     from ottla.client.consumer import Consumer, RebalanceListener
     from ottla.client.delivery import Delivery
     from ottla.client.producer import Producer, Sending
+    from ottla.client.received import RecordDeserializationError
     from ottla.client.record import Delivered, Record, TopicPartition
-    from ottla.client.serde import Serde
+    from ottla.client.schema_registry import SchemaRegistry
+    from ottla.client.serde import Serde, SerializationError, TopicSerde
+    from ottla.client.serdes.avro import Avro
+    from ottla.client.serdes.json_schema import JsonSchema
+    from ottla.client.serdes.protobuf import Protobuf
     from ottla.client.share_consumer import ShareConsumer
     from ottla.errors import ErrorCode, KafkaError
 
 __all__ = [
     "Admin",
+    "Avro",
     "Consumer",
     "Delivered",
     "Delivery",
     "ErrorCode",
+    "JsonSchema",
     "KafkaError",
     "Producer",
+    "Protobuf",
     "RebalanceListener",
     "Record",
+    "RecordDeserializationError",
     "ResourceType",
+    "SchemaRegistry",
     "Sending",
     "Serde",
+    "SerializationError",
     "ShareConsumer",
     "TopicPartition",
+    "TopicSerde",
 ]
 
 _HOMES = {
     "Admin": "ottla.client.admin",
+    "Avro": "ottla.client.serdes.avro",
     "Consumer": "ottla.client.consumer",
     "Delivered": "ottla.client.record",
     "Delivery": "ottla.client.delivery",
     "ErrorCode": "ottla.errors",
+    "JsonSchema": "ottla.client.serdes.json_schema",
     "KafkaError": "ottla.errors",
     "Producer": "ottla.client.producer",
+    "Protobuf": "ottla.client.serdes.protobuf",
     "RebalanceListener": "ottla.client.consumer",
     "Record": "ottla.client.record",
+    "RecordDeserializationError": "ottla.client.received",
     "ResourceType": "ottla.client.configs",
+    "SchemaRegistry": "ottla.client.schema_registry",
     "Sending": "ottla.client.producer",
     "Serde": "ottla.client.serde",
+    "SerializationError": "ottla.client.serde",
     "ShareConsumer": "ottla.client.share_consumer",
     "TopicPartition": "ottla.client.record",
+    "TopicSerde": "ottla.client.serde",
 }
 
 

@@ -21,11 +21,12 @@ from typing import Any, Final, Generic, Protocol, Self
 
 import confluent_kafka
 
+from ottla.client.dead_letters import OnUndecodable, handler_of
 from ottla.client.delivery import CONSUMER, Delivery, Setting, delivery_of
 from ottla.client.failures import failure_of
-from ottla.client.received import is_trouble, record_of
+from ottla.client.received import RecordDeserializationError, is_trouble, reader_of
 from ottla.client.record import K, Record, TopicPartition, V
-from ottla.client.serde import BYTES, Serde, deserializer_of
+from ottla.client.serde import BYTES, Serde, TopicSerde
 from ottla.client.settings import LOG_LEVEL, ConnectionErrors, client_with, translate
 from ottla.errors import ErrorCode, KafkaError
 
@@ -54,7 +55,9 @@ class Consumer(Generic[K, V]):
             for record in consumer:
                 print(record.value)
 
-    Without a group nothing is committed. `delivery` is a word (see ottla.client.delivery);
+    Without a group nothing is committed. `deserialization_exception_handler` says what becomes of
+    a record that can't be read: 'fail', 'continue', or a function (ottla.client.dead_letters).
+    `delivery` is a word (see ottla.client.delivery);
     `settings` are Kafka's consumer settings and win over what the word sets.
     """
 
@@ -64,16 +67,17 @@ class Consumer(Generic[K, V]):
         topics: str | Iterable[str] | re.Pattern[str] | None = None,
         *,
         group: str | None = None,
-        key: Serde[K] | type[K] | Callable[[bytes], K] = BYTES,  # type: ignore[assignment]
-        value: Serde[V] | type[V] | Callable[[bytes], V] = BYTES,  # type: ignore[assignment]
+        key: Serde[K] | TopicSerde[K] | type[K] | Callable[[bytes], K] = BYTES,  # type: ignore[assignment]
+        value: Serde[V] | TopicSerde[V] | type[V] | Callable[[bytes], V] = BYTES,  # type: ignore[assignment]
         delivery: str = Delivery.AT_LEAST_ONCE,
         auto_offset_reset: str = "latest",
+        deserialization_exception_handler: str | OnUndecodable = "fail",
         listener: RebalanceListener | None = None,
         settings: Mapping[str, Setting] | None = None,
     ) -> None:
         self.delivery = delivery_of(delivery)
-        self._key = deserializer_of(key)
-        self._value = deserializer_of(value)
+        self._read = reader_of(key, value, settings or {})
+        self._on_undecodable = handler_of(deserialization_exception_handler)
         self._commits = group is not None
         self._errors = ConnectionErrors(settings or {})
         wishes: dict[str, Any] = {
@@ -163,11 +167,14 @@ class Consumer(Generic[K, V]):
         """The next record, or None if there is none in `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         self._settle()
-        while not self._pending:
-            left = deadline - time.monotonic()
-            if not self._fill(max(0.0, min(POLL_S, left))) and left <= 0:
-                return None
-        return self._hand_out()
+        while True:
+            while not self._pending:
+                left = deadline - time.monotonic()
+                if not self._fill(max(0.0, min(POLL_S, left))) and left <= 0:
+                    return None
+            record = self._hand_out()
+            if record is not None:
+                return record
 
     def take(self, count: int, timeout_s: float = 30.0) -> list[Record[K, V]]:
         """The next `count` records; fewer if `timeout_s` is over before they come."""
@@ -186,7 +193,9 @@ class Consumer(Generic[K, V]):
             batch = [first]
             while self._pending:
                 self._settle()
-                batch.append(self._hand_out())
+                record = self._hand_out()
+                if record is not None:
+                    batch.append(record)
             yield batch
 
     def __iter__(self) -> Iterator[Record[K, V]]:
@@ -199,7 +208,9 @@ class Consumer(Generic[K, V]):
             self._settle()
             while not self._pending:  # only waiting for the broker needs the other thread
                 await loop.run_in_executor(self._executor, self._fill, POLL_S)
-            yield self._hand_out()
+            record = self._hand_out()
+            if record is not None:
+                yield record
 
     def _next(self, timeout_s: float | None) -> Record[K, V] | None:
         record = None
@@ -233,9 +244,21 @@ class Consumer(Generic[K, V]):
         self._pending.extend(records)
         return True
 
-    def _hand_out(self) -> Record[K, V]:
+    def _hand_out(self) -> Record[K, V] | None:
+        """None: the record can't be read, and is left out."""
         self._handed = message = self._pending.popleft()
-        return record_of(message, self._key, self._value)
+        try:
+            return self._read(message)
+        except RecordDeserializationError as error:
+            if self._on_undecodable is None:
+                raise
+            self._on_undecodable(error)
+            self._settle()
+            return None
+        except Exception:  # not the record's fault: it is handed out when it can be read again
+            self._pending.appendleft(message)
+            self._handed = None
+            raise
 
     # Offsets
 

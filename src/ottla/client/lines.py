@@ -33,10 +33,12 @@ from ottla.wire.apis import APIS, ApiKey
 from ottla.wire.connection import ProtocolError
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.peer import Peer
 from ottla.wire.primitives import Message
 
 CONNECT_S_MAX: Final = 5.0
+CLOSED_S: Final = 0.2
 RESPONSE_BYTES_MAX: Final = 100 * 1024 * 1024  # larger is not an answer, but not Kafka at all
 CLIENT_ID: Final = "ottla"
 REAUTHENTICATE_SHARE: Final = (0.85, 0.95)  # of a session's life, as Kafka's clients do
@@ -361,10 +363,41 @@ def probe(
         try:
             left = max(0.1, deadline - time.monotonic())
             socket.create_connection((host, port), timeout=left).close()
+            if not secured:
+                _check_plain(host, port, left)
             return
         except OSError as error:
             reasons.append(f"{host}:{port}: {error.strerror or error}")
     raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "cannot reach " + ", ".join(reasons))
+
+
+def _check_plain(host: str, port: int, timeout_s: float) -> None:
+    """A client without TLS and login at a listener that asks for them: librdkafka would try for
+    half a minute, and then say that the transport failed.
+
+    It counts only the second time: a broker that stops closes its connections, too.
+    """
+    for last in (False, True):
+        line: Line | None = None
+        try:
+            line = Line(host, port, settings={}, timeout_s=timeout_s)
+            line.call(MetadataRequest(topics=[]), ApiKey.METADATA, MetadataResponse)
+            return
+        except KafkaError as error:
+            if error.code != ErrorCode.NETWORK_EXCEPTION:
+                return  # for librdkafka to find out
+            if last:
+                # Without TLS the versions are known before a broker asks for a login.
+                asks = "speak TLS" if line is None else "ask for a login"
+                raise KafkaError(
+                    ErrorCode.NETWORK_EXCEPTION,
+                    f"{host}:{port} closes the connection: it seems to {asks}, and"
+                    " security.protocol is PLAINTEXT",
+                ) from None
+            time.sleep(CLOSED_S)
+        finally:
+            if line is not None:
+                line.close()
 
 
 def check(code: int, message: str | None, api_key: int | None = None, name: str = "") -> None:

@@ -18,7 +18,7 @@ from ottla.client.delivery import PRODUCER, Delivery, Setting, delivery_of
 from ottla.client.failures import failure_of
 from ottla.client.permissions import denied
 from ottla.client.record import Delivered, K, V
-from ottla.client.serde import BYTES, Serde, serializer_of
+from ottla.client.serde import BYTES, Serde, TopicSerde, serialized, serializer_of, topic_serdes
 from ottla.client.settings import LOG_LEVEL, ConnectionErrors, client_with, translate
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
@@ -59,8 +59,8 @@ class Producer(Generic[K, V]):
         self,
         bootstrap_servers: str,
         *,
-        key: Serde[K] | type[K] | Callable[[K], bytes] = BYTES,  # type: ignore[assignment]
-        value: Serde[V] | type[V] | Callable[[V], bytes] = BYTES,  # type: ignore[assignment]
+        key: Serde[K] | TopicSerde[K] | type[K] | Callable[[K], bytes] = BYTES,  # type: ignore[assignment]
+        value: Serde[V] | TopicSerde[V] | type[V] | Callable[[V], bytes] = BYTES,  # type: ignore[assignment]
         delivery: str = Delivery.AT_LEAST_ONCE,
         transactional_id: str | None = None,
         settings: Mapping[str, Setting] | None = None,
@@ -72,8 +72,10 @@ class Producer(Generic[K, V]):
                 "exactly_once needs a transactional_id: one that stays the same over restarts and"
                 " differs from every other producer's; the other deliveries take none"
             )
-        self._key = serializer_of(key)
-        self._value = serializer_of(value)
+        self._serdes = topic_serdes(key, value, settings or {}, reads=False)
+        if self._serdes is None:
+            self._key: Callable[[Any], bytes] = serializer_of(key)  # type: ignore[arg-type]
+            self._value: Callable[[Any], bytes] = serializer_of(value)  # type: ignore[arg-type]
         self._block_s_max = block_s_max
         self._errors = ConnectionErrors(settings or {})
         wishes: dict[str, Any] = {
@@ -112,18 +114,23 @@ class Producer(Generic[K, V]):
         def delivered(error: confluent_kafka.KafkaError | None, message: object) -> None:
             _settle(sending, error, message)
 
-        pairs = headers.items() if isinstance(headers, Mapping) else headers
+        pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
+        if self._serdes is None:
+            data = None if value is None else self._value(value)
+            key_data = None if key is None else self._key(key)
+        else:
+            key_data, data = serialized(self._serdes, topic, key, value, pairs)
         deadline = time.monotonic() + self._block_s_max
         while True:
             try:
                 self.raw.produce(
                     topic,
-                    None if value is None else self._value(value),
-                    None if key is None else self._key(key),
+                    data,
+                    key_data,
                     -1 if partition is None else partition,
                     on_delivery=delivered,
                     timestamp=0 if timestamp_ms is None else timestamp_ms,
-                    headers=list(pairs),
+                    headers=pairs,
                 )
                 self._under_way.set()
                 return sending

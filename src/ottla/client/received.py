@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import confluent_kafka
 
 from ottla.client.failures import failure_of
 from ottla.client.permissions import denied
-from ottla.client.record import Headers, K, Record, V
+from ottla.client.record import Headers, Record
+from ottla.client.serde import (
+    SerializationError,
+    TopicSerde,
+    deserializer_of,
+    is_infrastructure,
+    topic_serdes,
+)
 from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
 
@@ -30,19 +38,91 @@ FATAL: Final = frozenset(
 log = logging.getLogger("ottla.client")
 
 
-def record_of(
-    message: confluent_kafka.Message, of_key: Callable[[bytes], K], of_value: Callable[[bytes], V]
-) -> Record[K, V]:
+class RecordDeserializationError(SerializationError):
+    """A record whose key or value can't be read, with its bytes and where it lies.
+
+    It says what Kafka's RecordDeserializationException says, and which schema the record names.
+    """
+
+    def __init__(self, message: confluent_kafka.Message, error: Exception, *, is_key: bool) -> None:
+        self.topic = message.topic() or ""
+        self.partition = message.partition() or 0
+        self.offset = message.offset() or 0
+        self.timestamp_ms = message.timestamp()[1]
+        self.key: bytes | None = message.key()
+        self.value: bytes | None = message.value()
+        self.headers = _headers(message)
+        self.is_key = is_key
+        schema = getattr(error, "schema", "")
+        side = "key" if is_key else "value"
+        place = f"{self.topic}-{self.partition} at offset {self.offset}"
+        super().__init__(
+            f"can't deserialize the {side} of {place}: {str(error) or type(error).__name__}",
+            schema,
+        )
+
+
+def reader_of(
+    key: Any, value: Any, settings: Mapping[str, Any]
+) -> Callable[[confluent_kafka.Message], Record[Any, Any]]:
+    """Makes records of messages. RecordDeserializationError for one that can't be read."""
+    serdes = topic_serdes(key, value, settings, reads=True)
+    if serdes is None:
+        of_key, of_value = deserializer_of(key), deserializer_of(value)
+        return partial(_record, of_key, of_value)
+    return partial(_record_in_topic, serdes[0], serdes[1])
+
+
+def _record(
+    of_key: Callable[[bytes], Any],
+    of_value: Callable[[bytes], Any],
+    message: confluent_kafka.Message,
+) -> Record[Any, Any]:
     key, value = message.key(), message.value()
     kind, timestamp_ms = message.timestamp()
+    in_key = True
+    try:
+        read_key = None if key is None else of_key(key)
+        in_key = False
+        read_value = None if value is None else of_value(value)
+    except Exception as error:
+        raise RecordDeserializationError(message, error, is_key=in_key) from error
     return Record(
         message.topic() or "",
         message.partition() or 0,
         message.offset() or 0,
         timestamp_ms,
-        None if key is None else of_key(key),
-        None if value is None else of_value(value),
+        read_key,
+        read_value,
         _headers(message),
+        message.leader_epoch(),
+        CLOCK_NAMES[kind],
+    )
+
+
+def _record_in_topic(
+    of_key: TopicSerde[Any], of_value: TopicSerde[Any], message: confluent_kafka.Message
+) -> Record[Any, Any]:
+    """What is no fault of the record, a registry that does not answer, is raised as it is."""
+    topic, headers = message.topic() or "", _headers(message)
+    kind, timestamp_ms = message.timestamp()
+    in_key = True
+    try:
+        key = of_key.deserialize_with_headers(topic, headers, message.key())
+        in_key = False
+        value = of_value.deserialize_with_headers(topic, headers, message.value())
+    except Exception as error:
+        if is_infrastructure(error):
+            raise
+        raise RecordDeserializationError(message, error, is_key=in_key) from error
+    return Record(
+        topic,
+        message.partition() or 0,
+        message.offset() or 0,
+        timestamp_ms,
+        key,
+        value,
+        headers,
         message.leader_epoch(),
         CLOCK_NAMES[kind],
     )

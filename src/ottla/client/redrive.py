@@ -27,7 +27,7 @@ from ottla.client.producer import Producer
 from ottla.client.record import TopicPartition
 from ottla.client.redrive_position import RedrivePosition
 from ottla.client.session import Session
-from ottla.client.settings import LOG_LEVEL, client_with
+from ottla.client.settings import LOG_LEVEL, client_with, translate
 from ottla.client.topics import TopicDescription, Topics
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.record import Record
@@ -267,7 +267,7 @@ class _Writer:
         )
         # Only a consumer can speak of its group. This one never joins it.
         where = {"bootstrap.servers": session.bootstrap_servers, "log_level": LOG_LEVEL}
-        wishes: dict[str, Any] = {**where, **session.settings, "group.id": name}
+        wishes: dict[str, Any] = {**where, **translate(session.settings), "group.id": name}
         self._member = client_with(confluent_kafka.Consumer, wishes)
 
     def __enter__(self) -> Self:

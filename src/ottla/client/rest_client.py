@@ -1,7 +1,7 @@
 """A REST server from the client's side: JSON over HTTP, with the standard library.
 
-Any thread may ask. Each thread keeps its connection open, because a serializer asks for one schema
-after the other.
+Any thread may ask. Connections stay open for whoever asks next, because a serializer asks for one
+schema after the other.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
 
 TIMEOUT_S: Final = 30.0
 RESPONSE_BYTES_MAX: Final = 256 << 20
+IDLE_MAX: Final = 8  # connections to one server that wait for the next question
 
 _STALE: Final = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
 
@@ -62,7 +63,8 @@ class RestClient:
         self._authorization = authorization
         self._tls = tls
         self._timeout_s = timeout_s
-        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._idle: list[list[http.client.HTTPConnection]] = [[] for _ in self.urls]
 
     def ask(
         self,
@@ -87,10 +89,13 @@ class RestClient:
         raise Unreachable("; ".join(troubles))
 
     def close(self) -> None:
-        """Close this thread's connections; those of other threads close with their threads."""
-        for connection in self._connections().values():
+        """Close the connections that nobody uses now. Whoever asks later opens one again."""
+        with self._lock:
+            idle = [connection for kept in self._idle for connection in kept]
+            for kept in self._idle:
+                kept.clear()
+        for connection in idle:
             connection.close()
-        self._connections().clear()
 
     def _ask(self, number: int, method: str, place: str, data: bytes | None) -> tuple[int, bytes]:
         headers = {"Accept": self._content_type}
@@ -98,7 +103,7 @@ class RestClient:
             headers["Content-Type"] = self._content_type
         if self._authorization and (authorization := self._authorization()):
             headers["Authorization"] = authorization
-        kept = self._connections().pop(number, None)
+        kept = self._taken(number)
         if kept is not None:
             try:
                 return self._exchange(kept, number, method, place, data, headers)
@@ -124,10 +129,8 @@ class RestClient:
         except BaseException:
             connection.close()
             raise
-        if will_close:
+        if will_close or not self._kept(number, connection):
             connection.close()
-        else:
-            self._connections()[number] = connection
         return response.status, content
 
     def _connect(self, number: int) -> http.client.HTTPConnection:
@@ -140,12 +143,16 @@ class RestClient:
             )
         return http.client.HTTPConnection(host, parts.port, timeout=self._timeout_s)
 
-    def _connections(self) -> dict[int, http.client.HTTPConnection]:
-        found: dict[int, http.client.HTTPConnection] | None
-        found = getattr(self._local, "connections", None)
-        if found is None:
-            found = self._local.connections = {}
-        return found
+    def _taken(self, number: int) -> http.client.HTTPConnection | None:
+        with self._lock:
+            return self._idle[number].pop() if self._idle[number] else None
+
+    def _kept(self, number: int, connection: http.client.HTTPConnection) -> bool:
+        with self._lock:
+            if len(self._idle[number]) >= IDLE_MAX:
+                return False
+            self._idle[number].append(connection)
+            return True
 
 
 def _checked(url: str) -> SplitResult:

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 from ottla.client.delivery import Setting
 from ottla.client.oauth import TokenSettings, source_of
+from ottla.client.registry_error import RegistryError as RegistryError
 from ottla.client.rest_client import RestClient, Unreachable, basic_authorization, without_login
 from ottla.client.tls import client_context, text
 from ottla.errors import ErrorCode, KafkaError
@@ -33,15 +34,6 @@ _PREFIX: Final = "schema.registry."
 
 Key = TypeVar("Key")
 Kept = TypeVar("Kept")
-
-
-class RegistryError(Exception):
-    """The registry refuses, with its HTTP status and error code, and in its own words."""
-
-    def __init__(self, status: int, code: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +116,11 @@ class SchemaRegistry:
         query = {"deleted": "true"} if deleted else {}
         return _schema(self.get("subjects", subject, "versions", str(version), query=query))
 
+    def with_metadata(self, subject: str, properties: Mapping[str, str]) -> RegisteredSchema:
+        """The latest version that has these properties in its metadata."""
+        query = {"key": list(properties), "value": list(properties.values())}
+        return _schema(self.get("subjects", subject, "metadata", query=query))
+
     def register(
         self,
         subject: str,
@@ -184,6 +181,12 @@ class SchemaRegistry:
 
     def versions(self, subject: str) -> list[int]:
         found: list[int] = self.get("subjects", subject, "versions")
+        return found
+
+    def level(self, subject: str = "") -> str:
+        """Which schemas may follow, in a subject or in those without a level of their own."""
+        path = ("config", subject) if subject else ("config",)
+        found: str = self.get(*path, query={"defaultToGlobal": "true"})["compatibilityLevel"]
         return found
 
     def delete(

@@ -156,7 +156,7 @@ def _with_ticket(login: KerberosLogin) -> SaslLogin:
         tickets = KerberosTickets(login)
     except ImportError as error:
         raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, str(error)) from None
-    return SaslLogin(GSSAPI, login.principal or "(the ticket cache's)", tickets=tickets)
+    return SaslLogin(GSSAPI, login.principal, tickets=tickets)
 
 
 def _kerberos_for_librdkafka(settings: Mapping[str, Setting]) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def _kerberos_for_librdkafka(settings: Mapping[str, Setting]) -> dict[str, Any]:
     login = _kerberos(settings)
     said: dict[str, Any] = {"sasl.mechanism": GSSAPI, "sasl.kerberos.service.name": login.service}
     if not login.keytab:  # somebody else fetches the tickets
-        return {**said, "sasl.kerberos.kinit.cmd": ""}
+        return {**said, "sasl.kerberos.kinit.cmd": ":"}
     if not all(_PLAIN_WORD.fullmatch(word) for word in (login.keytab, login.principal)):
         raise wrong("a shell would read more than a name in keyTab or principal")
     keytab, principal = "sasl.kerberos.keytab", "sasl.kerberos.principal"

@@ -17,6 +17,7 @@ import confluent_kafka
 from ottla.client.delivery import Setting
 from ottla.client.failures import failure_of
 from ottla.client.security import for_librdkafka, is_security, login_of, refused_login
+from ottla.client.serdes.serde_settings import is_serde_setting
 from ottla.errors import ErrorCode, KafkaError
 
 log = logging.getLogger("ottla.client")
@@ -81,7 +82,7 @@ def translate(settings: Mapping[str, Setting]) -> dict[str, Any]:
     """Java's settings as librdkafka's. What librdkafka calls by its own name passes unchanged."""
     translated: dict[str, Any] = {}
     for name, value in settings.items():
-        if name in _WITHOUT_MEANING or is_security(name):
+        if name in _WITHOUT_MEANING or is_security(name) or is_serde_setting(name):
             continue
         if name == "partition.assignment.strategy":
             translated[name] = ",".join(_assignor(each) for each in str(value).split(","))

@@ -6,7 +6,9 @@
 
 A record that was handed out is this consumer's for a while. It is accepted when the next one is
 asked for; `release` gives it back for somebody else, `reject` takes it out of the queue. Leaving
-the `with` by an exception releases the record at hand.
+the `with` by an exception releases the record at hand. A record that can't be read is an error, or
+with `deserialization_exception_handler="continue"` rejected: then it goes to the dead letter topic
+of the group, if that has one (`errors.deadletterqueue.topic.name`).
 """
 
 from __future__ import annotations
@@ -20,11 +22,12 @@ from typing import Any, Final, Generic, Self
 
 import confluent_kafka
 
+from ottla.client.dead_letters import OnUndecodable, handler_of
 from ottla.client.delivery import Setting
 from ottla.client.failures import failure_of
-from ottla.client.received import is_trouble, record_of
+from ottla.client.received import RecordDeserializationError, is_trouble, reader_of
 from ottla.client.record import K, Record, V
-from ottla.client.serde import BYTES, Serde, deserializer_of
+from ottla.client.serde import BYTES, Serde, TopicSerde
 from ottla.client.settings import LOG_LEVEL, ConnectionErrors, client_with, translate
 from ottla.errors import ErrorCode, KafkaError
 
@@ -42,16 +45,17 @@ class ShareConsumer(Generic[K, V]):
         topics: str | Iterable[str],
         *,
         group: str,
-        key: Serde[K] | type[K] | Callable[[bytes], K] = BYTES,  # type: ignore[assignment]
-        value: Serde[V] | type[V] | Callable[[bytes], V] = BYTES,  # type: ignore[assignment]
+        key: Serde[K] | TopicSerde[K] | type[K] | Callable[[bytes], K] = BYTES,  # type: ignore[assignment]
+        value: Serde[V] | TopicSerde[V] | type[V] | Callable[[bytes], V] = BYTES,  # type: ignore[assignment]
+        deserialization_exception_handler: str | OnUndecodable = "fail",
         settings: Mapping[str, Setting] | None = None,
     ) -> None:
         make = getattr(confluent_kafka, "ShareConsumer", None)
         if make is None:
             words = "share consumers need confluent-kafka 2.16"
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, words)
-        self._key = deserializer_of(key)
-        self._value = deserializer_of(value)
+        self._read = reader_of(key, value, settings or {})
+        self._on_undecodable = handler_of(deserialization_exception_handler)
         self._errors = ConnectionErrors(settings or {})
         wishes: dict[str, Any] = {
             "bootstrap.servers": bootstrap_servers,
@@ -70,15 +74,23 @@ class ShareConsumer(Generic[K, V]):
         """The next record; the one before is accepted, unless it was released or rejected."""
         self._settle(ACCEPT)
         deadline = time.monotonic() + timeout_s
-        while not self._waiting:
-            left = deadline - time.monotonic()
-            self._errors.check()
-            if left < 0:
-                return None
-            self._fetch(left)
-        message = self._at_hand = self._waiting.popleft()
-        record = record_of(message, self._key, self._value)
-        return replace(record, delivery_count=message.delivery_count())
+        while True:
+            while not self._waiting:
+                left = deadline - time.monotonic()
+                self._errors.check()
+                if left < 0:
+                    return None
+                self._fetch(left)
+            message = self._at_hand = self._waiting.popleft()
+            try:
+                record = self._read(message)
+            except RecordDeserializationError as error:
+                if self._on_undecodable is None:
+                    raise
+                self._on_undecodable(error)
+                self.reject()  # nobody can read it: the group's dead letter topic gets it
+                continue
+            return replace(record, delivery_count=message.delivery_count())
 
     def accept(self) -> None:
         """The record at hand is done."""

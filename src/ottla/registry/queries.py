@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from ottla.registry.registry_error import (
+    RegistryError,
     invalid_version,
     schema_not_found,
     subject_not_found,
@@ -19,6 +20,8 @@ from ottla.registry.subjects import (
     EVERY_CONTEXT,
     context_of,
     qualified,
+    relative_to,
+    split,
     stored_name,
 )
 
@@ -43,6 +46,37 @@ def find_version(
     return found
 
 
+def find_version_in_contexts(
+    state: RegistryState,
+    subject: str,
+    version: str,
+    *,
+    deleted: bool,
+    may: Callable[[str], bool] = lambda name: True,
+) -> StoredSchema:
+    """In the default context, or in the first context that has it under this name and that the
+    caller `may` read it in."""
+    missing: RegistryError | None = None
+    for name in names_in_contexts(state, subject):
+        if name != subject and not may(name):
+            continue
+        try:
+            return find_version(state, name, version, deleted=deleted)
+        except RegistryError as error:
+            missing = missing or error
+    assert missing is not None
+    raise missing
+
+
+def names_in_contexts(state: RegistryState, subject: str) -> Iterator[str]:
+    """The subject itself; if it names no context, also the subject of that name in each other."""
+    yield subject
+    if context_of(subject) == DEFAULT_CONTEXT:
+        for context in sorted(state.contexts):
+            if context != DEFAULT_CONTEXT:
+                yield qualified(context, subject)
+
+
 def version_number(version: str) -> int | None:
     """None is the latest."""
     if version.lower() in LATEST:
@@ -54,17 +88,16 @@ def version_number(version: str) -> int | None:
 
 
 def versions_with_id(state: RegistryState, id: int, subject: str | None) -> list[StoredSchema]:
-    """In the context of `subject`; with a subject of no context, in any that has this id and it.
+    """In the context of `subject`; if it names none, first where a subject of its name has this id.
 
     RegistryError 40403.
     """
-    context = DEFAULT_CONTEXT if not subject else context_of(subject)
-    found = state.with_id(context, id)
-    if not found and subject and context == DEFAULT_CONTEXT:
-        for other in state.contexts:
-            in_other = state.with_id(other, id)
-            if any(each.subject == qualified(other, subject) for each in in_other):
-                return in_other
+    if subject and split(subject)[1]:
+        for name in names_in_contexts(state, stored_name(subject)):
+            found = state.with_id(context_of(name), id)
+            if any(each.subject == name for each in found):
+                return found
+    found = state.with_id(context_of(subject) if subject else DEFAULT_CONTEXT, id)
     if not found:
         raise schema_not_found(id)
     return found
@@ -72,8 +105,8 @@ def versions_with_id(state: RegistryState, id: int, subject: str | None) -> list
 
 def preferred(found: Sequence[StoredSchema], subject: str = "") -> StoredSchema:
     """A live version if there is one, of that subject if it has one."""
-    wanted = stored_name(subject) if subject else ""
-    return min(found, key=lambda each: (each.subject != wanted, each.deleted))
+    wanted = split(subject)[1] if subject else ""
+    return min(found, key=lambda each: (split(each.subject)[1] != wanted, each.deleted))
 
 
 def guid_bytes(guid: str) -> bytes:
@@ -86,21 +119,20 @@ def guid_bytes(guid: str) -> bytes:
 def subject_names(
     state: RegistryState, prefix: str, *, deleted: bool, deleted_only: bool
 ) -> list[str]:
-    """All whose name begins with `prefix`: of the default context, unless it names another."""
+    """All whose name begins with `prefix`, in the order of their names."""
     names = []
     for subject, versions in state.subjects.items():
         live = any(not each.deleted for each in versions.values())
         wanted = not live if deleted_only else (live or deleted)
         if wanted and has_prefix(subject, prefix):
             names.append(subject)
-    return names
+    return sorted(names)
 
 
 def has_prefix(subject: str, prefix: str) -> bool:
+    """Of the default context, unless the prefix names another or all of them."""
     if prefix.startswith(EVERY_CONTEXT):
-        return qualified(DEFAULT_CONTEXT, subject.rpartition(":")[2]).startswith(
-            prefix.removeprefix(EVERY_CONTEXT)
-        )
+        return split(subject)[1].startswith(prefix.removeprefix(EVERY_CONTEXT))
     if prefix.startswith(":.:"):
         prefix = prefix.removeprefix(":.:")
     return subject.startswith(prefix) and (bool(prefix) or context_of(subject) == DEFAULT_CONTEXT)
@@ -125,14 +157,16 @@ def page(found: Iterable[T], offset: int, limit: int) -> list[T]:
     return rest[:limit] if limit > 0 else rest
 
 
-def schema_fields(schema: StoredSchema, text: str | None = None) -> dict[str, Any]:
+def schema_fields(
+    schema: StoredSchema, text: str | None = None, *, qualify: bool = False
+) -> dict[str, Any]:
     """A version, as GET of it answers."""
     fields: dict[str, Any] = {
         "subject": schema.subject,
         "version": schema.version,
         "id": schema.id,
         "guid": schema.guid_text,
-        **text_fields(schema, text),
+        **text_fields(schema, text, qualify=qualify),
         "ts": schema.timestamp,
     }
     if schema.deleted:
@@ -140,13 +174,21 @@ def schema_fields(schema: StoredSchema, text: str | None = None) -> dict[str, An
     return fields
 
 
-def text_fields(schema: StoredSchema, text: str | None = None) -> dict[str, Any]:
+def text_fields(
+    schema: StoredSchema, text: str | None = None, *, qualify: bool = False
+) -> dict[str, Any]:
+    """`qualify`: the subjects of references with the context that they are in."""
     fields: dict[str, Any] = {
         "schemaType": schema.kind,
         "schema": schema.text if text is None else text,
     }
     if schema.references:
-        fields["references"] = [each.fields() for each in schema.references]
+        fields["references"] = [
+            {**each.fields(), "subject": relative_to(schema.subject, each.subject)}
+            if qualify
+            else each.fields()
+            for each in schema.references
+        ]
     if schema.metadata:
         fields["metadata"] = schema.metadata
     if schema.rule_set:

@@ -123,12 +123,6 @@ def reference_exists(subject: str, version: int) -> RegistryError:
     )
 
 
-def id_does_not_match(wanted: int, found: int) -> RegistryError:
-    return RegistryError(
-        42207, f"The id {wanted} does not match the id {found} of the schema in the registry"
-    )
-
-
 def invalid_subject(subject: str) -> RegistryError:
     return RegistryError(42208, f"The specified subject '{subject}' is not a valid.")
 

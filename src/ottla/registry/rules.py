@@ -23,8 +23,9 @@ GROUPS: Final = (
     ("domainRules", DOMAIN_MODES),
     ("encodingRules", DOMAIN_MODES),
 )
+BOTH_WAYS: Final = ("UPDOWN", "WRITEREAD")  # modes that may have an action for each way
 NAME_LETTERS_MAX: Final = 64
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_NAME: Final = re.compile(r"[^\W\d][\w-]*")  # letters of any language
 
 
 def checked_metadata(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -127,6 +128,12 @@ def _checked_rule(
     if mode not in modes:
         raise invalid_rule_set(
             f"Invalid ruleset: {group} can only be {', '.join(modes)}; rule '{name}' is {mode}"
+        )
+    actions = (str(rule.get(field) or "") for field in ("onSuccess", "onFailure"))
+    if mode not in BOTH_WAYS and any("," in action for action in actions):
+        raise invalid_rule_set(
+            f"Invalid ruleset: rule '{name}' has several actions, which only the modes"
+            f" {' and '.join(BOTH_WAYS)} may have"
         )
     found = {field: rule[field] for field in RULE_FIELDS if rule.get(field)}
     return {

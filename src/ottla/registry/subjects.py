@@ -56,6 +56,13 @@ def context_name(text: str) -> str:
     return text if text.startswith(".") else f".{text}"
 
 
+def check_registrable(subject: str) -> str:
+    """The global context holds a config and a mode, and no schemas."""
+    if subject.startswith(GLOBAL_CONTEXT):
+        raise invalid_subject(subject)
+    return subject
+
+
 def check_subject(subject: str) -> str:
     name = split(subject)[1]
     if name in RESERVED or any(ord(letter) < 0x20 or ord(letter) == 0x7F for letter in subject):

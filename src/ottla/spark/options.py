@@ -6,8 +6,9 @@
     to       endingTimestamp, endingOffsetsByTimestamp, endingOffsets: batch queries only
     how much maxOffsetsPerTrigger, minOffsetsPerTrigger with maxTriggerDelay: streaming queries only
     how cut  minPartitions, maxRecordsPerPartition
-    as what  ottla.layout (typed columns), ottla.work (what some Python makes of them: work.py),
-             ottla.work.ticks (it hears of the clock), ottla.work.homes (so many processes
+    as what  ottla.layout (typed columns; ottla.registry.<name> are settings of the client of the
+             schema registry that its formats need), ottla.work (what some Python makes of them:
+             work.py), ottla.work.ticks (it hears of the clock), ottla.work.homes (so many processes
              that it calls at, each for some of the partitions)
 
 Names are not case-sensitive. Errors are those of Spark's source, with what to do about them.
@@ -49,6 +50,7 @@ UNITS_MS: Final = {
     "d": 86_400_000,
 }
 KAFKA: Final = "kafka."
+REGISTRY: Final = "ottla.registry."
 SERVERS: Final = "kafka.bootstrap.servers"
 STRATEGIES: Final = ("assign", "subscribe", "subscribePattern")
 
@@ -114,6 +116,7 @@ class ReadOptions:
     poll_timeout_ms: int = POLL_TIMEOUT_MS
     fetch_bytes_max: int = FETCH_BYTES_MAX
     layout: str = ""
+    registry: Mapping[str, str] = field(default_factory=dict, repr=False)  # with passwords
     work: str = ""
     ticks: bool = False
     homes: int | None = None
@@ -157,6 +160,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
         poll_timeout_ms=_count(options, "kafkaConsumer.pollTimeoutMs") or POLL_TIMEOUT_MS,
         fetch_bytes_max=_count(options, "kafka.max.partition.fetch.bytes") or FETCH_BYTES_MAX,
         layout=options.get("ottla.layout", ""),
+        registry=registry_settings(options),
         work=options.get("ottla.work", ""),
         ticks=_truth(options, "ottla.work.ticks", default=False),
         homes=_count(options, "ottla.work.homes"),
@@ -168,13 +172,21 @@ def _check_names(given: Mapping[str, str]) -> None:
     known = {each.lower(): each for each in KNOWN}
     for name in given:
         lower = name.lower()
-        if lower in known or lower.startswith(KAFKA):
+        if lower in known or lower.startswith((KAFKA, REGISTRY)):
             continue
         near = get_close_matches(lower, known, n=1, cutoff=0.75)
         hint = f": is it '{known[near[0]]}'?" if near else ""
         if lower.startswith("ottla."):
             raise OptionError(f"Option '{name}' is not known{hint or ', ottla.layout is'}")
         log.warning("option '%s' is not known and not used%s", name, hint)
+
+
+def registry_settings(options: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name.removeprefix(REGISTRY): value
+        for name, value in options.items()
+        if name.startswith(REGISTRY)
+    }
 
 
 def _kafka_settings(options: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ it never ends a query.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -72,12 +72,13 @@ class Raw:
 class Typed:
     """The columns of a layout (the option `ottla.layout`)."""
 
-    def __init__(self, schema: Any, layout: str) -> None:
+    def __init__(self, schema: Any, layout: str, registry: Mapping[str, str]) -> None:
         from ottla.spark.formats import Decoder
+        from ottla.spark.formats.registered import registry_of
         from ottla.spark.sql.schema import Layout
 
         self._schema = schema
-        self._decoder = Decoder(Layout.from_json(layout))
+        self._decoder = Decoder(Layout.from_json(layout), registry_of(registry))
         self._bad = 0
 
     def batch(self, chunk: Chunk) -> Any:

@@ -241,7 +241,7 @@ def read_part(options: ReadOptions, schema: StructType, partition: InputPartitio
         chunks = read(options, partition.ranges)
         yield from worked(options.work, chunks, arrow, tick_ms=partition.tick_ms)
         return
-    rows = Typed(arrow, options.layout) if options.layout else Raw(arrow)
+    rows = Typed(arrow, options.layout, options.registry) if options.layout else Raw(arrow)
     for chunk in read(options, partition.ranges):
         yield rows.batch(chunk)
     rows.close()

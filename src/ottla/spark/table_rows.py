@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ottla.client.schema_registry import SchemaRegistry
 from ottla.spark.formats import BadRecord, Decoder, Encoder
 from ottla.spark.formats.arrow import arrow_array, python_values
 from ottla.spark.reading import Chunk
@@ -33,9 +34,9 @@ Row = dict[str, Any]
 class RowReader:
     """Chunks -> changes of the store, and what the store has -> rows."""
 
-    def __init__(self, layout: Layout) -> None:
-        self._decoder = Decoder(layout)
-        self._encoder = Encoder(layout)
+    def __init__(self, layout: Layout, registry: SchemaRegistry | None = None) -> None:
+        self._decoder = Decoder(layout, registry)
+        self._encoder = Encoder(layout, registry)
         self._windowed = layout.windowed is not None
         self._columns = [each.name for each in layout.schema.columns]
         self._key = layout.schema.key

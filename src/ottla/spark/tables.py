@@ -20,6 +20,7 @@ import pyarrow as pa
 from ottla.client.admin import Admin
 from ottla.client.delivery import Setting
 from ottla.client.record import TopicPartition
+from ottla.client.schema_registry import SchemaRegistry
 from ottla.errors import KafkaError
 from ottla.spark.brokers import Brokers
 from ottla.spark.formats import BadRecord
@@ -69,12 +70,13 @@ class Table:
         retention_ms: int | None = None,
         bytes_max: int = TABLE_BYTES_MAX,
         on_bad: OnBad | None = None,
+        registry: SchemaRegistry | None = None,
     ) -> None:
         self.topic = topic
         self.layout = layout
         self.state = TableState.STARTING
         self.cause = ""
-        self._rows = RowReader(layout)
+        self._rows = RowReader(layout, registry)
         self._bytes_max = bytes_max
         self._on_bad = on_bad
         self._store: Store = WindowedRows(retention_ms) if layout.windowed else Rows()
@@ -301,8 +303,10 @@ class Tables:
         *,
         bytes_max: int = TABLE_BYTES_MAX,
         on_bad: OnBad | None = None,
+        registry: SchemaRegistry | None = None,
     ) -> None:
         self._servers = bootstrap_servers
+        self._registry = registry
         self._settings = dict(settings or {})
         self._bytes_max = bytes_max
         self._on_bad = on_bad
@@ -322,6 +326,7 @@ class Tables:
                     retention_ms=retention_ms,
                     bytes_max=self._bytes_max,
                     on_bad=self._on_bad,
+                    registry=self._registry,
                 )
             return found
 

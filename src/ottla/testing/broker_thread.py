@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from ottla.broker.broker import Broker
-from ottla.clock import Clock
+from ottla.clock import SteadyClock
 from ottla.cluster.embedded import EmbeddedSession, EmbeddedStore
 from ottla.config import ServerConfig
 from ottla.net.loop import run as run_loop
@@ -27,7 +27,7 @@ class BrokerThread:
     The thread is a daemon, so that a cluster nobody stopped does not keep the interpreter alive.
     """
 
-    def __init__(self, clock: Clock | None = None, *, journal: Path | None = None) -> None:
+    def __init__(self, clock: SteadyClock | None = None, *, journal: Path | None = None) -> None:
         self._clock = clock
         self._journal = journal
         self._store: EmbeddedStore | None = None

@@ -27,7 +27,7 @@ from ottla.testing.ports import HOST, reserve_port
 if TYPE_CHECKING:  # each is imported when it is used: a test pays for what it needs
     from ottla.broker.broker import Broker
     from ottla.client import Admin, Consumer, Producer, ShareConsumer
-    from ottla.clock import Clock
+    from ottla.clock import SteadyClock
     from ottla.registry.server import RegistryServer
     from ottla.testing.broker_processes import BrokerProcesses
     from ottla.testing.broker_thread import BrokerThread
@@ -96,7 +96,7 @@ class LocalCluster:
         config: Mapping[str, str] | None = None,
         directory: Path | None = None,
         process: bool = False,
-        clock: Clock | None = None,
+        clock: SteadyClock | None = None,
         zookeepers: int = 1,
         each: Callable[[int], Mapping[str, str]] | None = None,
         security: str = "plaintext",

@@ -8,16 +8,21 @@ START_MS: Final = 1_700_000_000_000  # a day in November 2023: far from 0, and t
 
 
 class ManualClock:
-    """A Clock. `advance` takes negative steps too: machines do set their clocks back."""
+    """A SteadyClock. `advance` takes negative steps too, of the wall time alone: machines do set
+    their clocks back."""
 
     def __init__(self, now_ms: int = START_MS) -> None:
-        self._now_ms = now_ms
+        self._now_ms = self._monotonic_ms = now_ms
 
     def now_ms(self) -> int:
         return self._now_ms
 
+    def monotonic_ms(self) -> int:
+        return self._monotonic_ms
+
     def advance(self, ms: int) -> None:
         self._now_ms += ms
+        self._monotonic_ms += max(ms, 0)
 
     def __repr__(self) -> str:
         return f"ManualClock({self._now_ms})"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.spark.connect.converters.avro import AvroConverter
 from ottla.spark.connect.converters.json import JsonConverter
 from ottla.spark.connect.errors import ConnectException
 from ottla.spark.connect.plugins import CLASSES, Kind, Plugin, Plugins
@@ -121,11 +122,13 @@ def test_kafka_s_names_and_ours() -> None:
     ):
         assert plugins.find(name, Kind.CONVERTER).load() is JsonConverter
         assert plugins.find(name, Kind.HEADER_CONVERTER).load() is JsonConverter
+    for name in ("io.confluent.connect.avro.AvroConverter", "AvroConverter", "Avro"):
+        assert plugins.find(name, Kind.CONVERTER).load() is AvroConverter
     for name in ("org.apache.kafka.connect.transforms.InsertField$Value", "InsertField$Value"):
         assert plugins.find(name).load() is InsertFieldValue
     assert len(plugins.all(Kind.TRANSFORM)) == 26
     assert len(plugins.all(Kind.PREDICATE)) == 3
-    assert len(plugins.all(Kind.CONVERTER)) == 9
+    assert len(plugins.all(Kind.CONVERTER)) == 12
     assert len(plugins.all(Kind.HEADER_CONVERTER)) == 10
 
 

@@ -422,7 +422,6 @@ def test_nested_columns_of_a_slice_are_written_as_they_stand() -> None:
 @pytest.mark.parametrize(
     ("layout", "words"),
     [
-        (layout_of(Column("V", t.INTEGER), value_format=Format("AVRO")), "schema registry"),
         (layout_of(Column("V", t.INTEGER), value_format=Format("XML")), "Unknown format: XML"),
         (
             layout_of(Column("V", t.array(t.INTEGER)), value_format=Format("DELIMITED")),

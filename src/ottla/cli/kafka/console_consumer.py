@@ -7,9 +7,10 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Final
 
-from ottla.cli.kafka.console_producer import together
+from ottla.cli.kafka.console_producer import CONFLUENT, together
 from ottla.cli.kafka.formatters import Formatter, formatter
 from ottla.cli.kafka.options import BOOTSTRAP, Option, Options, UsageError
 from ottla.cli.kafka.tool import ToolError, log_error, read_properties, run
@@ -81,7 +82,7 @@ def work(options: Options) -> int:
     settings = consumer_settings(options)
     reading = Reading(options, printing)
     try:
-        with open_consumer(options, settings) as consumer:
+        with closing(printing), open_consumer(options, settings) as consumer:
             reading.run(consumer)
     except KeyboardInterrupt:
         pass
@@ -199,7 +200,8 @@ def first_offset(options: Options) -> int:
 
 
 def formatter_properties(options: Options) -> dict[str, str]:
-    together(options, "formatter-property", "property")
+    if not options.require("formatter").startswith(CONFLUENT):
+        together(options, "formatter-property", "property")
     properties = read_properties(options.value("formatter-config"))
     properties.update(options.properties("property"))
     properties.update(options.properties("formatter-property"))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import BinaryIO, Final
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Final
 
+from ottla.cli.extras import need
 from ottla.cli.kafka.exceptions import describe
+from ottla.cli.kafka.line_reader import Line, LineReader
 from ottla.cli.kafka.options import BOOTSTRAP, Option, Options, UsageError
 from ottla.cli.kafka.tool import ToolError, log_error, read_properties, run
 from ottla.client.delivery import Setting
@@ -16,6 +18,7 @@ from ottla.errors import KafkaError
 
 NAME: Final = "kafka-console-producer"
 DESCRIPTION: Final = "This tool reads lines from standard input and sends each as a record."
+CONFLUENT: Final = "io.confluent.kafka.formatter."  # whose tools have --property
 LINE_READER: Final = "org.apache.kafka.tools.LineMessageReader"
 SENDING_MAX: Final = 10_000
 READER_HELP: Final = """How lines are read; may be given again. There are:
@@ -61,13 +64,6 @@ OPTIONS: Final = (
 )
 
 
-@dataclass(slots=True)
-class Line:
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, bytes | None]]
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     return run(NAME, DESCRIPTION, OPTIONS, work, arguments)
 
@@ -78,12 +74,14 @@ def work(options: Options) -> int:
     bootstrap = options.value("bootstrap-server")
     if bootstrap is None:
         raise UsageError('Missing required argument "[bootstrap-server]"')
-    if options.require("line-reader") != LINE_READER:
-        raise ToolError(f"{options.require('line-reader')}: only {LINE_READER} is known here")
     topic = options.require("topic")
-    reader = LineReader(reader_properties(options))
+    reader = line_reader(options.require("line-reader"), reader_properties(options), topic)
     block_s = (options.integer("max-block-ms") or 0) / 1000
-    with Producer(bootstrap, settings=producer_settings(options), block_s_max=block_s) as producer:
+    settings = producer_settings(options)
+    with (
+        closing(reader),
+        Producer(bootstrap, settings=settings, block_s_max=block_s) as producer,
+    ):
         sendings = Sendings(topic)
         try:
             for line in reader.lines(sys.stdin.buffer):
@@ -141,81 +139,22 @@ class Sendings:
         self._waiting.clear()
 
 
-class LineReader:
-    """Cuts lines into headers, key and value."""
+def line_reader(name: str, properties: dict[str, str], topic: str) -> LineReader:
+    if name == LINE_READER:
+        return LineReader(properties)
+    if not name.startswith(CONFLUENT):
+        raise ToolError(f"{name} is not known; there are {LINE_READER} and Confluent's")
+    need(name, "registry")
+    from ottla.cli.kafka.schema_line_reader import READERS, SchemaLineReader
 
-    def __init__(self, properties: dict[str, str]) -> None:
-        self._parse_key = _truth(properties, "parse.key")
-        self._parse_headers = _truth(properties, "parse.headers")
-        self._ignore_error = _truth(properties, "ignore.error")
-        self._key_separator = properties.get("key.separator", "\t")
-        self._headers_delimiter = properties.get("headers.delimiter", "\t")
-        self._headers_separator = properties.get("headers.separator", ",")
-        self._header_key_separator = properties.get("headers.key.separator", ":")
-        self._null_marker = properties.get("null.marker")
-        self._number = 0
-        same = "must not be equal to each other"
-        if self._parse_headers and self._headers_delimiter == self._headers_separator:
-            raise ToolError(f"headers.delimiter and headers.separator {same}")
-        if self._parse_headers and self._headers_separator == self._header_key_separator:
-            raise ToolError(f"headers.separator and headers.key.separator {same}")
-
-    def lines(self, source: BinaryIO) -> Iterator[Line]:
-        prompt = sys.stdin.isatty() and sys.stdout.isatty()
-        while True:
-            if prompt:
-                print(">", end="", flush=True)
-            raw = source.readline()
-            if not raw:
-                return
-            self._number += 1
-            yield self.cut(raw.rstrip(b"\n").removesuffix(b"\r").decode(errors="surrogateescape"))
-
-    def cut(self, text: str) -> Line:
-        headers: list[tuple[str, bytes | None]] = []
-        if self._parse_headers:
-            part, text = self._split(text, self._headers_delimiter, "No header delimiter found")
-            headers = self._headers(part)
-        key: bytes | None = None
-        if self._parse_key:
-            part, text = self._split(text, self._key_separator, "No key separator found")
-            key = None if part is None else self._bytes(part)
-        return Line(key, self._bytes(text), headers)
-
-    def _split(self, text: str, separator: str, complaint: str) -> tuple[str | None, str]:
-        before, found, after = text.partition(separator)
-        if found:
-            return before, after
-        if self._ignore_error:
-            return None, text
-        raise ToolError(
-            f"org.apache.kafka.common.KafkaException: {complaint} on line number"
-            f" {self._number}: '{text}'"
-        )
-
-    def _headers(self, text: str | None) -> list[tuple[str, bytes | None]]:
-        if text is None or not text or text == self._null_marker:
-            return []
-        headers: list[tuple[str, bytes | None]] = []
-        for pair in text.split(self._headers_separator):
-            name, found, value = pair.partition(self._header_key_separator)
-            if found:
-                headers.append((name, self._bytes(value)))
-            elif self._ignore_error:
-                headers.append((pair, None))
-            else:
-                raise ToolError(
-                    "org.apache.kafka.common.KafkaException: No header key separator found in"
-                    f" pair '{pair}' on line number {self._number}"
-                )
-        return headers
-
-    def _bytes(self, text: str) -> bytes | None:
-        return None if text == self._null_marker else text.encode(errors="surrogateescape")
+    if name not in READERS:
+        raise ToolError(f"{name} is not known; there are {', '.join((LINE_READER, *READERS))}")
+    return SchemaLineReader(properties, topic, READERS[name])
 
 
 def reader_properties(options: Options) -> dict[str, str]:
-    together(options, "reader-property", "property")
+    if not options.require("line-reader").startswith(CONFLUENT):
+        together(options, "reader-property", "property")
     given = {**options.properties("property"), **options.properties("reader-property")}
     return {**read_properties(options.value("reader-config")), **given}
 
@@ -274,10 +213,6 @@ def _check(settings: dict[str, Setting], name: str, words: tuple[str, ...]) -> N
             f"Invalid value {settings[name]} for configuration {name}: String must be one of:"
             f" {', '.join(words)}"
         )
-
-
-def _truth(properties: dict[str, str], name: str) -> bool:
-    return properties.get(name, "false").strip().lower() == "true"
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Final
 
 from ottla.cli.kafka.console_consumer import FORMATTER_HELP, POLL_S, formatter_properties
@@ -60,9 +61,12 @@ def work(options: Options) -> int:
     group = str(settings.pop("group.id", GROUP))
     reading = Reading(options, printing)
     try:
-        with ShareConsumer(
-            bootstrap, topic, group=group, key=BYTES, value=BYTES, settings=settings
-        ) as consumer:
+        with (
+            closing(printing),
+            ShareConsumer(
+                bootstrap, topic, group=group, key=BYTES, value=BYTES, settings=settings
+            ) as consumer,
+        ):
             reading.run(consumer)
     except KeyboardInterrupt:
         pass

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, Final, Protocol
 
+from ottla.cli.extras import need
 from ottla.cli.kafka.tool import ToolError
 from ottla.client.record import Record
 from ottla.client.serde import WORDS
@@ -20,8 +21,12 @@ Show = Callable[[bytes | None], bytes]
 class Formatter(Protocol):
     def write(self, record: Record, out: BinaryIO) -> None: ...
 
+    def close(self) -> None:
+        """Most hold nothing that is open."""
+        return
 
-class DefaultFormatter:
+
+class DefaultFormatter(Formatter):
     """Timestamp, partition, offset, epoch, headers, key, value: those that are asked for."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -36,7 +41,7 @@ class DefaultFormatter:
         self._separator = properties.get("key.separator", "\t").encode()
         self._line_separator = properties.get("line.separator", "\n").encode()
         self._headers_separator = properties.get("headers.separator", ",").encode()
-        null = properties.get("null.literal", "null").encode()
+        self.null = null = properties.get("null.literal", "null").encode()
         self._show_key = _shower(properties.get("key.deserializer"), null)
         self._show_value = _shower(properties.get("value.deserializer"), null)
         header = properties.get("headers.deserializer") or properties.get("header.deserializer")
@@ -61,17 +66,23 @@ class DefaultFormatter:
         if self._headers:
             parts.append(self._header_part(record))
         if self._key:
-            parts.append(self._show_key(record.key))
+            parts.append(self.key_part(record))
         if self._value:
-            parts.append(self._show_value(record.value))
+            parts.append(self.value_part(record))
         out.write(self._separator.join(parts) + self._line_separator)
+
+    def key_part(self, record: Record) -> bytes:
+        return self._show_key(record.key)
+
+    def value_part(self, record: Record) -> bytes:
+        return self._show_value(record.value)
 
     def _header_part(self, record: Record) -> bytes:
         pairs = (name.encode() + b":" + self._show_header(data) for name, data in record.headers)
         return self._headers_separator.join(pairs) or b"NO_HEADERS"
 
 
-class LoggingFormatter:
+class LoggingFormatter(Formatter):
     """The default output, and a line in the log."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -84,7 +95,7 @@ class LoggingFormatter:
         )
 
 
-class NoOpFormatter:
+class NoOpFormatter(Formatter):
     """Nothing: to see how fast the rest is."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -94,7 +105,7 @@ class NoOpFormatter:
         pass
 
 
-class OffsetsFormatter:
+class OffsetsFormatter(Formatter):
     """The offset commits in __consumer_offsets, as JSON."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -106,7 +117,7 @@ class OffsetsFormatter:
         _write_json(commit_json(record.key, record.value), out)
 
 
-class FormatsFormatter:
+class FormatsFormatter(Formatter):
     """Records of coordinators' topics by their formats, as JSON."""
 
     def __init__(self, formats: str) -> None:
@@ -119,7 +130,7 @@ class FormatsFormatter:
         _write_json(record_formats.record_json(formats, record.key, record.value), out)
 
 
-class GroupMetadataFormatter:
+class GroupMetadataFormatter(Formatter):
     """The groups in __consumer_offsets, as JSON."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -129,6 +140,13 @@ class GroupMetadataFormatter:
         from ottla.cli.kafka.offsets_topic import group_json
 
         _write_json(group_json(record.key, record.value), out)
+
+
+def _schema_formatter(properties: Mapping[str, str]) -> Formatter:
+    need("a formatter of records with schemas", "registry")
+    from ottla.cli.kafka.schema_formatter import SchemaFormatter
+
+    return SchemaFormatter(properties)
 
 
 _FORMATTERS: Final[dict[str, Callable[[Mapping[str, str]], Formatter]]] = {
@@ -142,6 +160,10 @@ _FORMATTERS: Final[dict[str, Callable[[Mapping[str, str]], Formatter]]] = {
     "group.share.ShareGroupStateMessageFormatter": (
         lambda properties: FormatsFormatter("SHARE_STATES")
     ),
+    # Each record's schema says which language it is in.
+    "io.confluent.kafka.formatter.AvroMessageFormatter": _schema_formatter,
+    "io.confluent.kafka.formatter.json.JsonSchemaMessageFormatter": _schema_formatter,
+    "io.confluent.kafka.formatter.protobuf.ProtobufMessageFormatter": _schema_formatter,
 }
 
 

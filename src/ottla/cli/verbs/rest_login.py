@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 import typer
 
 from ottla.cli.kafka.tool import ToolError, read_properties
+from ottla.cli.password import ask_password
 from ottla.client.tls import client_context
 from ottla.spark.connect.client import Login
 
@@ -37,6 +38,11 @@ class RestLogin:
         secure = bare.startswith("https:") and bool(stores)
         return bare, login, client_context(stores) if secure else None
 
+    def user_info(self) -> str:
+        """USER:PASSWORD of --user, or nothing."""
+        login = _login(self.user)
+        return f"{login.user}:{login.password}" if login else ""
+
 
 GIVEN: ContextVar[RestLogin | None] = ContextVar("rest_login", default=None)
 """What stands before a command: `ottla connect --user ann list`."""
@@ -57,7 +63,7 @@ def _login(text: str) -> Login | None:
     if not user:
         return None
     if not colon:
-        password = typer.prompt(f"Password of {user}", hide_input=True, err=True)
+        password = ask_password(f"Password of {user}")
     if not password:
         raise ToolError(f"--user {user}: there is no password")
     return Login(user, password)

@@ -10,6 +10,7 @@ import typer
 
 from ottla.cli.kafka.tool import ToolError
 from ottla.cli.output import said
+from ottla.cli.password import ask_password
 from ottla.config import parse_properties
 from ottla.rest.users import ADMIN, hash_password
 
@@ -37,20 +38,13 @@ def add(
     ] = [ADMIN],  # noqa: B006
     password: Annotated[
         str,
-        typer.Option(
-            envvar="OTTLA_REST_PASSWORD",
-            prompt=True,
-            hide_input=True,
-            confirmation_prompt=True,
-            help="Asked for if it is not given.",
-        ),
+        typer.Option(envvar="OTTLA_REST_PASSWORD", help="Asked for if it is not given."),
     ] = "",
 ) -> None:
     """Add a user, or give one another password and other roles."""
     if not name or any(each in name for each in ":=,# \t\n") or any("," in each for each in role):
         raise ToolError("a name has no spaces, and none of : = , #; a role has no comma")
-    if not password:
-        raise ToolError("there is no password")
+    password = password or ask_password("Password", twice=True)
     users = _users(file)
     users[name] = ",".join([hash_password(password), *role])
     _write(file, users)

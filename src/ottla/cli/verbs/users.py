@@ -14,6 +14,7 @@ from ottla.broker.store_access import with_store
 from ottla.cli.kafka.tool import ToolError, read_properties
 from ottla.cli.output import LOCALHOST, AsJson, Bootstrap, CommandConfig, print_json, print_table
 from ottla.cli.output import said as say
+from ottla.cli.password import ask_password
 from ottla.client.admin import Admin
 from ottla.cluster.access import scram_users, user_entity
 from ottla.cluster.metadata import Metadata
@@ -67,7 +68,7 @@ def add(
     """
     check_mechanism(mechanism)
     if password is None:
-        password = typer.prompt("Password", hide_input=True, confirmation_prompt=True)
+        password = ask_password("Password", twice=True)
     if store is not None:
         credential = ScramCredential.of_password(mechanism, password, iterations=iterations)
         _on_store(store, lambda _, settings: _put(settings, name, mechanism, credential))

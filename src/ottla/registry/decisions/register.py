@@ -10,7 +10,6 @@ from ottla.registry.parsed_schemas import ParsedSchemas, referenced_texts, resol
 from ottla.registry.registry_change import RegistryChange
 from ottla.registry.registry_error import (
     RegistryError,
-    id_does_not_match,
     incompatible,
     invalid_schema,
     not_permitted,
@@ -44,9 +43,9 @@ def decide_register(
     subject, request = wish.subject, wish.request
     config = state.config_in_scope(subject)
     found = find_same(state, schemas, wish)
-    if found is not None and request.version in (None, NEXT, found.version):
-        if request.id not in (None, found.id):
-            raise id_does_not_match(request.id or 0, found.id)
+    # An imported id that the schema does not have yet makes another version of it.
+    same_id = found is not None and request.id in (None, found.id)
+    if found is not None and same_id and request.version in (None, NEXT, found.version):
         return RegistryChange(found)
     mode = state.mode_in_scope(subject)
     check_may_register(subject, mode, with_id=request.id is not None)
@@ -64,18 +63,39 @@ def decide_register(
     return RegistryChange(stored, _records(state, stored))
 
 
+def look_up_same(
+    state: RegistryState, schemas: ParsedSchemas, wish: SchemaRegistration, *, deleted: bool
+) -> StoredSchema | None:
+    """The schema as it is given; then as a registration would complete it: a client that knows the
+    text alone finds the version that has metadata and rules."""
+    request = wish.request
+    if request.text:
+        found = find_same(state, schemas, wish, deleted=deleted, as_given=True)
+        if found is not None:
+            return found
+    previous = state.latest(wish.subject)
+    if previous is not None:
+        request = replace(
+            request,
+            metadata=previous.metadata if request.metadata is None else request.metadata,
+            rule_set=previous.rule_set if request.rule_set is None else request.rule_set,
+        )
+    return find_same(state, schemas, replace(wish, request=request), deleted=deleted)
+
+
 def find_same(
     state: RegistryState,
     schemas: ParsedSchemas,
     wish: SchemaRegistration,
     *,
     deleted: bool = False,
+    as_given: bool = False,
 ) -> StoredSchema | None:
     """The version of the subject that is this schema: by its text, then by its meaning."""
     versions = state.versions(wish.subject, deleted=deleted)
     if not versions or not (wish.request.text or wish.request.metadata or wish.request.rule_set):
         return None
-    new = candidate(state, schemas, wish, version=None)
+    new = candidate(state, schemas, wish, version=None, as_given=as_given)
     for each in reversed(versions):
         if each.guid == new.guid:
             return each
@@ -86,14 +106,22 @@ def find_same(
 
 
 def candidate(
-    state: RegistryState, schemas: ParsedSchemas, wish: SchemaRegistration, *, version: int | None
+    state: RegistryState,
+    schemas: ParsedSchemas,
+    wish: SchemaRegistration,
+    *,
+    version: int | None,
+    as_given: bool = False,
 ) -> StoredSchema:
-    """The schema as it would be stored, without its id. `version` None: for a look-up."""
+    """The schema as it would be stored, without its id. `version` None: for a look-up.
+
+    `as_given`: without what the config adds to metadata and rules.
+    """
     subject, request = wish.subject, wish.request
     config = state.config_in_scope(subject)
     if request.text and state.mode_in_scope(subject) in IMPORT_MODES:
         config = {}  # what is imported stays as it was
-    else:
+    elif not as_given:
         request = _completed(state, subject, request, config, version)
     references = resolved_references(state, subject, request.references)
     texts = referenced_texts(state, subject, references)
@@ -144,8 +172,9 @@ def _completed(
 def _is_same(
     state: RegistryState, schemas: ParsedSchemas, new: StoredSchema, old: StoredSchema
 ) -> bool:
-    """The same but for confluent:version, or for references that `new` has in its own text."""
-    if _without_version(new.metadata) != _without_version(old.metadata):
+    """The same but for a confluent:version that one of them lacks, or for references that `new`
+    has in its own text."""
+    if not _is_same_metadata(new, old):
         return False
     if (new.rule_set or None) != (old.rule_set or None):
         return False
@@ -158,6 +187,14 @@ def _is_same(
         return schemas.resolved(old.kind, old.text, texts) == new.text
     except RegistryError:
         return False
+
+
+def _is_same_metadata(new: StoredSchema, old: StoredSchema) -> bool:
+    said = _properties(new.metadata).get(VERSION_PROPERTY)
+    had = _properties(old.metadata).get(VERSION_PROPERTY)
+    if said is not None and said not in (had, str(old.version)):
+        return False
+    return _without_version(new.metadata) == _without_version(old.metadata)
 
 
 def _without_version(metadata: dict[str, Any] | None) -> dict[str, Any]:

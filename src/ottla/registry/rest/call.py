@@ -92,6 +92,10 @@ class RestCall:
     def text(self, name: str) -> str:
         return self.query[name][0] if name in self.query else ""
 
+    @property
+    def qualifies_references(self) -> bool:
+        return self.text("referenceFormat") == "qualified"
+
     def integer(self, name: str, default: int) -> int:
         try:
             return int(self.text(name) or default)

@@ -75,7 +75,7 @@ async def list_schemas(call: RestCall) -> list[dict[str, Any]]:
     deleted, latest_only = call.flag("deleted"), call.flag("latestOnly")
     prefix, rule_type = call.text("subjectPrefix"), call.text("ruleType")
     found: list[StoredSchema] = []
-    for subject in call.state.subjects:
+    for subject in sorted(call.state.subjects):
         if has_prefix(subject, prefix):
             versions = call.readable(call.state.versions(subject, deleted=deleted))
             found += versions[-1:] if latest_only else versions
@@ -111,7 +111,11 @@ def _live(call: RestCall) -> list[StoredSchema]:
 
 def _string_fields(call: RestCall, schema: StoredSchema) -> dict[str, Any]:
     return {
-        **text_fields(schema, call.registry.text(schema, call.text("format"))),
+        **text_fields(
+            schema,
+            call.registry.text(schema, call.text("format")),
+            qualify=call.qualifies_references,
+        ),
         "guid": schema.guid_text,
         "subject": schema.subject,
         "version": schema.version,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ottla.auth.acls import AclOperation
-from ottla.registry.decisions.register import SchemaRegistration, decide_register, find_same
+from ottla.registry.decisions.register import SchemaRegistration, decide_register, look_up_same
 from ottla.registry.decisions.removals import decide_subject_removal, decide_version_removal
 from ottla.registry.decisions.tags import decide_tags
 from ottla.registry.queries import (
-    find_version,
+    find_version_in_contexts,
+    names_in_contexts,
     page,
     schema_fields,
     subject_names,
@@ -20,12 +22,13 @@ from ottla.registry.queries import (
 from ottla.registry.registry_error import schema_not_found, subject_not_found
 from ottla.registry.rest.call import RawText, RestCall
 from ottla.registry.stored_schema import StoredSchema
+from ottla.registry.subjects import EVERY_CONTEXT, check_registrable
 
 
 async def list_subjects(call: RestCall) -> list[str]:
     names = subject_names(
         call.state,
-        call.text("subjectPrefix"),
+        call.text("subjectPrefix") if "subjectPrefix" in call.query else EVERY_CONTEXT,
         deleted=call.flag("deleted"),
         deleted_only=call.flag("deletedOnly"),
     )
@@ -36,15 +39,23 @@ async def list_subjects(call: RestCall) -> list[str]:
 async def look_up(call: RestCall) -> dict[str, Any]:
     """The version of this subject that is the schema in the body."""
     wish, deleted = _registration(call), call.flag("deleted")
+    for name in names_in_contexts(call.state, wish.subject):
+        if not call.state.versions(name, deleted=deleted):
+            continue
+        if not call.may(AclOperation.DESCRIBE, name):  # in another context
+            continue
+        found = look_up_same(
+            call.state, call.registry.schemas, replace(wish, subject=name), deleted=deleted
+        )
+        if found is not None:
+            return _fields(call, found)
     if not call.state.versions(wish.subject, deleted=deleted):
         raise subject_not_found(wish.subject)
-    found = find_same(call.state, call.registry.schemas, wish, deleted=deleted)
-    if found is None:
-        raise schema_not_found()
-    return _fields(call, found)
+    raise schema_not_found()
 
 
 async def register(call: RestCall) -> dict[str, Any]:
+    check_registrable(call.subject())
     wish = _registration(call)
     if wish.force:  # as if the subject's level were NONE
         call.check(AclOperation.ALTER_CONFIGS, wish.subject)
@@ -115,7 +126,7 @@ async def delete_version(call: RestCall) -> int:
 
 
 async def change_tags(call: RestCall) -> dict[str, Any]:
-    body, subject, version = call.fields(), call.subject(), call.words["version"]
+    body, subject, version = call.fields(), check_registrable(call.subject()), call.words["version"]
     call.check(AclOperation.READ, subject)  # the answer shows the schema
     schema = await call.registry.write(
         lambda state: decide_tags(state, call.registry.schemas, subject, version, body)
@@ -134,16 +145,18 @@ def _registration(call: RestCall) -> SchemaRegistration:
 
 
 def _version(call: RestCall) -> StoredSchema:
-    return find_version(
+    return find_version_in_contexts(
         call.state,
         call.subject(alias=True),
         call.words["version"],
         deleted=call.flag("deleted"),
+        may=lambda name: call.may(AclOperation.READ, name),
     )
 
 
 def _fields(call: RestCall, schema: StoredSchema) -> dict[str, Any]:
-    return schema_fields(schema, call.registry.text(schema, call.text("format")))
+    text = call.registry.text(schema, call.text("format"))
+    return schema_fields(schema, text, qualify=call.qualifies_references)
 
 
 def _timestamp(call: RestCall, schema: StoredSchema) -> int:

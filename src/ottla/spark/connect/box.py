@@ -31,6 +31,14 @@ CONNECTORS: Final = (
 )
 
 
+# Of keys and values only, as Confluent's.
+REGISTRY_CONVERTERS: Final = {
+    "avro.AvroConverter": "avro:AvroConverter",
+    "json.JsonSchemaConverter": "json_schema_converter:JsonSchemaConverter",
+    "protobuf.ProtobufConverter": "protobuf:ProtobufConverter",
+}
+
+
 def _connectors() -> list[Plugin]:
     return [
         Plugin(kind, name, f"{HERE}.connectors.{module}:{name.rpartition('.')[2]}", aliases)
@@ -51,6 +59,8 @@ def _converters() -> list[Plugin]:
         for kind in (Kind.CONVERTER, Kind.HEADER_CONVERTER)
         for name, target in sorted(targets.items())
     ]
+    for name, target in REGISTRY_CONVERTERS.items():
+        found.append(Plugin(Kind.CONVERTER, f"{CONFLUENT}.{name}", f"{HERE}.converters.{target}"))
     simple = f"{HERE}.converters.header:SimpleHeaderConverter"
     return [*found, Plugin(Kind.HEADER_CONVERTER, f"{KAFKA}.storage.SimpleHeaderConverter", simple)]
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import http.client
 import json
 import re
 import ssl
 import time
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import SplitResult, quote, urlencode, urlsplit
+from urllib.parse import SplitResult, urlsplit
 
+from ottla.client import rest_client
 from ottla.spark.connect.errors import ConfigException, ConnectException
 
 DEFAULT_URL: Final = "http://localhost:8083"
@@ -51,7 +50,7 @@ class Login:
 
     @property
     def header(self) -> str:
-        return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        return rest_client.basic_authorization(self.user, self.password)
 
 
 class Rest:
@@ -69,10 +68,12 @@ class Rest:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.url = url.rstrip("/")
-        self._parts = address(url)
-        self._timeout_s = timeout_s
-        self._headers = {"Authorization": login.header} if login else {}
-        self._tls = tls
+        self._rest = rest_client.RestClient(
+            [address(url).geturl()],
+            authorization=(lambda: login.header) if login else None,
+            tls=tls,
+            timeout_s=timeout_s,
+        )
 
     def get(self, *path: str, **query: Any) -> Any:
         return self.ask("GET", *path, **query)
@@ -93,36 +94,21 @@ class Rest:
     def _ask(
         self, method: str, path: tuple[str, ...], query: dict[str, Any], body: Any
     ) -> tuple[int, bytes]:
-        connection = self._connection()
-        at = "/".join(quote(each, safe="") for each in path)
-        asked = f"?{urlencode(query, doseq=True)}" if query else ""
-        data = None if body is None else json.dumps(body).encode()
-        kind = {"Content-Type": "application/json"} if data is not None else {}
-        place = f"{self._parts.path.rstrip('/')}/{at}{asked}"
         try:
-            connection.request(method, place, data, {**self._headers, **kind})
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-        except TimeoutError:
-            raise Unreachable(self.url, f"no answer within {self._timeout_s:g} s") from None
-        except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(self.url, getattr(error, "strerror", None) or error) from None
+            return self._rest.ask(method, *path, body=body, query=query)
+        except rest_client.Unreachable as error:
+            reason = str(error).removeprefix(f"{self._rest.urls[0]}: ")
+            raise Unreachable(self.url, reason) from None
         finally:
-            connection.close()
+            # A request on a connection that was kept may be sent twice; not every one of Connect's
+            # may.
+            self._rest.close()
 
     def _read(self, data: bytes) -> Any:
         try:
             return json.loads(data)
         except ValueError:
             raise Unreachable(self.url, "what answers there is no worker") from None
-
-    def _connection(self) -> http.client.HTTPConnection:
-        host, port = self._parts.hostname or "", self._parts.port
-        if self._parts.scheme == "https":
-            return http.client.HTTPSConnection(
-                host, port, timeout=self._timeout_s, context=self._tls
-            )
-        return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
 
 
 def address(url: str) -> SplitResult:

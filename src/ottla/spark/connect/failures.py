@@ -117,6 +117,7 @@ class Tolerance:
         self.counts["total-record-errors"] += 1
         self._tell(error, stage, executing, original)
         if isinstance(original, ConsumedRow):
+            error.add_note(place_of(original))  # so that the task's trace says which record it was
             self._put_aside(error, stage, executing, original)
         if not self._tolerates_all:
             raise ConnectException("Tolerance exceeded in error handler") from error
@@ -199,8 +200,12 @@ def described(original: ConsumedRow | SourceRecord | None) -> str:
         return f", where source record is = {original}"
     if original is None:
         return ""
-    told = f"topic='{original.topic}', partition={original.partition}, offset={original.offset}"
+    told = place_of(original)
     kind = TIMESTAMP_TYPES.get(original.timestamp_type)
     if kind is not None:
         told += f", timestamp={original.timestamp}, timestampType={kind}"
     return f", where consumed record is {{{told}}}"
+
+
+def place_of(row: ConsumedRow) -> str:
+    return f"topic='{row.topic}', partition={row.partition}, offset={row.offset}"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from ottla.schemas.framing import KEY_HEADER, VALUE_HEADER
 from ottla.spark.connect.data import Header, SinkRecord, SourceRecord, TimestampType
 from ottla.spark.connect.errors import ConnectException
 from ottla.spark.connect.failures import Stage, Tolerance
@@ -47,6 +48,9 @@ class Chain:
         self._header, self._header_name = configured_converter("header", both, found)
         self._to_key, self._to_value = self._key.to_connect, self._value.to_connect
         self._from_key, self._from_value = self._key.from_connect, self._value.from_connect
+        # Headers that may name the schema of the key and of the value.
+        self._key_header = KEY_HEADER if self._key.reads_schema_headers else ""
+        self._value_header = VALUE_HEADER if self._value.reads_schema_headers else ""
         self._steps: list[Step] = steps_of(config, found)
         self._tolerance = Tolerance(
             config,
@@ -111,6 +115,9 @@ class Chain:
     def sink(self, row: ConsumedRow) -> SinkRecord | None:
         """None: a transform left it out, or it is bad and errors are tolerated."""
         topic, partition, offset, timestamp, timestamp_type, key_data, value_data, raw = row
+        if raw and (self._key_header or self._value_header):
+            key_data = framed(raw, self._key_header, key_data)
+            value_data = framed(raw, self._value_header, value_data)
         try:
             key_schema, key = self._to_key(topic, key_data)
         except Exception as error:
@@ -217,6 +224,14 @@ class Chain:
             self._from_value(topic, record.value_schema, record.value),
             self._headers_out(topic, record.headers),
         )
+
+
+def framed(headers: Headers, name: str, data: bytes | None) -> bytes | None:
+    """Data as it is with its schema in front, where a header has what would stand there."""
+    if data is None or not name:
+        return data
+    named = next((value for key, value in headers if key == name), None)
+    return data if named is None else named + data
 
 
 def checked_timestamp(timestamp: int | None) -> int | None:

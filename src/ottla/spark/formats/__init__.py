@@ -3,8 +3,9 @@
     Decoder(layout).decode(keys, values, timestamps_ms, partitions, offsets, headers)
     Encoder(layout).encode(batch)
 
-Formats: NONE, KAFKA, DELIMITED, JSON. Each is a `Half`, of keys or of values (half.py). No Spark in
-here: the same code works in Spark's Python workers and in the server's process.
+Formats: NONE, KAFKA, DELIMITED, JSON; with a schema registry (registered.py) AVRO, JSON_SR and
+PROTOBUF; and PROTOBUF_NOSR. Each is a `Half`, of keys or of values (half.py). No Spark in here: the
+same code works in Spark's Python workers and in the server's process.
 """
 
 from __future__ import annotations

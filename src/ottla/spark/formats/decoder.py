@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,9 @@ from ottla.spark.sql.schema import (
     Layout,
 )
 
+if TYPE_CHECKING:
+    from ottla.client.schema_registry import SchemaRegistry
+
 SHOWN_BYTES_MAX: Final = 200
 NULL_KEY: Final = "a record of a table needs a key"
 
@@ -41,12 +44,14 @@ class BadRecord:
 
 
 class Decoder:
-    def __init__(self, layout: Layout) -> None:
+    """`registry` is where the schemas are that records name; not every format needs one."""
+
+    def __init__(self, layout: Layout, registry: SchemaRegistry | None = None) -> None:
         self.layout = layout
         self.schema = arrow_schema(layout)
         schema = layout.schema
-        self._key = half_of(layout.key_format, schema.key, of_key=True)
-        self._value = half_of(layout.value_format, schema.value, of_key=False)
+        self._key = half_of(layout.key_format, schema.key, of_key=True, registry=registry)
+        self._value = half_of(layout.value_format, schema.value, of_key=False, registry=registry)
         self._windows = WindowKeys(layout.windowed) if layout.windowed else None
         self._rowtime = RowTime(layout)
         self._key_is_json = layout.key_format.name.upper() == "JSON"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,15 +14,21 @@ from ottla.spark.formats.rowtime import RowTime
 from ottla.spark.formats.windows import WindowKeys
 from ottla.spark.sql.schema import DELETED, ROWTIME, WINDOWEND, WINDOWSTART, Column, Layout
 
+if TYPE_CHECKING:
+    from ottla.client.schema_registry import SchemaRegistry
+
 
 class Encoder:
-    """Headers are not written: a stream with columns of them can only be read, as in ksqlDB."""
+    """Headers are not written: a stream with columns of them can only be read, as in ksqlDB.
 
-    def __init__(self, layout: Layout) -> None:
+    `registry` is where schemas are registered; not every format needs one.
+    """
+
+    def __init__(self, layout: Layout, registry: SchemaRegistry | None = None) -> None:
         self.layout = layout
         schema = layout.schema
-        self._key = half_of(layout.key_format, schema.key, of_key=True)
-        self._value = half_of(layout.value_format, schema.value, of_key=False)
+        self._key = half_of(layout.key_format, schema.key, of_key=True, registry=registry)
+        self._value = half_of(layout.value_format, schema.value, of_key=False, registry=registry)
         self._windows = WindowKeys(layout.windowed) if layout.windowed else None
         self._rowtime = RowTime(layout)
 

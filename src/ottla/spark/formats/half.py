@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from ottla.spark.sql.errors import SqlError
-from ottla.spark.sql.schema import Column, Format
+from ottla.spark.sql.schema import FORMATS, Column, Format
 from ottla.spark.sql.types import Kind
+
+if TYPE_CHECKING:
+    from ottla.client.schema_registry import SchemaRegistry
 
 Problems = dict[int, str]
 """What is wrong with a row, by its number."""
-
-LATER: Final = frozenset({"AVRO", "JSON_SR", "PROTOBUF", "PROTOBUF_NOSR"})
-KNOWN: Final = ("NONE", "KAFKA", "DELIMITED", "JSON")
 
 
 class Half(Protocol):
@@ -32,28 +32,53 @@ class Half(Protocol):
     def write_row(self, values: Sequence[Any]) -> bytes | None: ...
 
 
-def half_of(format_: Format, columns: Sequence[Column], *, of_key: bool) -> Half:
+def half_of(
+    format_: Format,
+    columns: Sequence[Column],
+    *,
+    of_key: bool,
+    registry: SchemaRegistry | None = None,
+) -> Half:
     """Raises SqlError where the format can't have these columns."""
     from ottla.spark.formats.delimited import Delimited
     from ottla.spark.formats.json import Json
     from ottla.spark.formats.kafka import Kafka
 
     name = format_.name.upper()
-    if name in LATER:
-        raise SqlError(
-            f"The format {name} needs a schema registry, which is not there yet.",
-            remedy=f"Use one of {', '.join(KNOWN)}.",
-        )
+    # ksqlDB writes a key of one column always without an object around it.
+    wrapped = len(columns) != 1 if of_key else format_.wrapped
+    if name in ("AVRO", "JSON_SR", "PROTOBUF"):
+        return _registered(format_, columns, registry, wrapped=wrapped)
     if name == "JSON":
-        # ksqlDB writes a key of one column always without an object around it.
-        return Json(columns, wrapped=len(columns) != 1 if of_key else format_.wrapped)
+        return Json(columns, wrapped=wrapped)
+    if name == "PROTOBUF_NOSR":
+        from ottla.spark.formats.protobuf.half import ProtobufNoSr
+
+        return ProtobufNoSr(format_, columns)
     if name == "KAFKA":
         return Kafka(columns)
     if name == "DELIMITED":
         return Delimited(columns, delimiter_of(format_.properties))
     if name == "NONE":
         return Nothing(columns)
-    raise SqlError(f"Unknown format: {name}", remedy=f"Use one of {', '.join(KNOWN)}.")
+    raise SqlError(f"Unknown format: {name}", remedy=f"Use one of {', '.join(FORMATS)}.")
+
+
+def _registered(
+    format_: Format, columns: Sequence[Column], registry: SchemaRegistry | None, *, wrapped: bool
+) -> Half:
+    """Imported where they are used: most topics have no schema, and need no parser of one."""
+    if format_.name == "AVRO":
+        from ottla.spark.formats.avro.half import Avro
+
+        return Avro(format_, columns, registry, wrapped=wrapped)
+    if format_.name == "JSON_SR":
+        from ottla.spark.formats.json_sr.half import JsonSr
+
+        return JsonSr(format_, columns, registry, wrapped=wrapped)
+    from ottla.spark.formats.protobuf.half import Protobuf
+
+    return Protobuf(format_, columns, registry, wrapped=True)
 
 
 def delimiter_of(properties: Any) -> str:

@@ -43,7 +43,11 @@ DIRECT: Final[dict[Kind, frozenset[type]]] = {
 
 
 class Json:
-    def __init__(self, columns: Sequence[Column], *, wrapped: bool = True) -> None:
+    """`entries`: a MAP may be a list of objects of a key and a value, as Connect writes it."""
+
+    def __init__(
+        self, columns: Sequence[Column], *, wrapped: bool = True, entries: bool = False
+    ) -> None:
         for each in columns:
             _check(each.type)
         if not wrapped and len(columns) != 1:
@@ -56,8 +60,8 @@ class Json:
         self._names = Names([each.name for each in columns])
         self._fields = tuple(Field(each.name, each.type) for each in columns)
         self._exact_only = any(wants_exact(each.type) for each in columns)
-        self._quick = [converter(each.type, exact=False) for each in columns]
-        self._exact = [converter(each.type, exact=True) for each in columns]
+        self._quick = [converter(each.type, exact=False, entries=entries) for each in columns]
+        self._exact = [converter(each.type, exact=True, entries=entries) for each in columns]
         self._writers = [_plainer(each.type) for each in columns]
         self._fast = FastReader(columns if wrapped else ())
 

@@ -68,9 +68,12 @@ class Names:
         return tuple(each if each in present else folded.get(each.upper()) for each in self._names)
 
 
-def converter(type_: SqlType, *, exact: bool) -> Convert:
-    """Value as parsed -> value as a row has it. Raises ValueError; InexactError unless exact."""
-    inner = _nested(type_, exact) or _scalar(type_, exact)
+def converter(type_: SqlType, *, exact: bool, entries: bool = False) -> Convert:
+    """Value as parsed -> value as a row has it. Raises ValueError; InexactError unless exact.
+
+    With `entries` a MAP may also be a list of objects of a key and a value, as Connect writes it.
+    """
+    inner = _nested(type_, exact, entries) or _scalar(type_, exact)
 
     def convert(value: Any) -> Any:
         return None if value is None else inner(value)
@@ -87,21 +90,21 @@ def _scalar(type_: SqlType, exact: bool) -> Convert:
     return SCALARS[type_.kind]
 
 
-def _nested(type_: SqlType, exact: bool) -> Convert | None:
+def _nested(type_: SqlType, exact: bool, entries: bool) -> Convert | None:
     if type_.kind is Kind.STRUCT:
-        return _struct(type_.fields, exact)
+        return _struct(type_.fields, exact, entries)
     if type_.kind is Kind.ARRAY:
         assert type_.element is not None
-        return _array(converter(type_.element, exact=exact))
+        return _array(converter(type_.element, exact=exact, entries=entries))
     if type_.kind is Kind.MAP:
         assert type_.element is not None
-        return _map(converter(type_.element, exact=exact))
+        return _map(converter(type_.element, exact=exact, entries=entries), entries)
     return None
 
 
-def _struct(fields: Sequence[Field], exact: bool) -> Convert:
+def _struct(fields: Sequence[Field], exact: bool, entries: bool) -> Convert:
     names = Names([each.name for each in fields])
-    wanted = [(each.name, converter(each.type, exact=exact)) for each in fields]
+    wanted = [(each.name, converter(each.type, exact=exact, entries=entries)) for each in fields]
 
     def convert(value: Any) -> Any:
         if type(value) is not dict:
@@ -124,13 +127,19 @@ def _array(element: Convert) -> Convert:
     return convert
 
 
-def _map(element: Convert) -> Convert:
+def _map(element: Convert, entries: bool) -> Convert:
     def convert(value: Any) -> Any:
+        if entries and type(value) is list and all(map(_is_entry, value)):
+            return {str(each["key"]): element(each["value"]) for each in value}
         if type(value) is not dict:
             raise _misfit(value, Kind.MAP)
         return {name: element(each) for name, each in value.items()}
 
     return convert
+
+
+def _is_entry(value: Any) -> bool:
+    return type(value) is dict and value.keys() == {"key", "value"}
 
 
 def _boolean(value: Any) -> bool:

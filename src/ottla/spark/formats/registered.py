@@ -24,12 +24,8 @@ from ottla.spark.formats.arrow import arrow_array, arrow_type, python_values
 from ottla.spark.formats.half import Problems
 from ottla.spark.sql.errors import SqlError
 from ottla.spark.sql.schema import Column, Format
+from ottla.spark.sql.schema_properties import SCHEMA_ID, SUBJECT
 from ottla.spark.sql.types import Field
-
-SUBJECT: Final = "SUBJECT"
-SCHEMA_ID: Final = "SCHEMA_ID"
-FULL_NAME: Final = "SCHEMA_FULL_NAME"
-NULLABLE: Final = "PROTOBUF_NULLABLE_REPRESENTATION"
 
 PLANS_MAX: Final = 1000  # of schemas that one topic's records have
 REGISTRIES_MAX: Final = 16
@@ -165,6 +161,10 @@ class Registered:
         ]
         found: bytes | None = self.write(columns, 1)[0].as_py()
         return found
+
+    @abstractmethod
+    def schema_text(self) -> str:
+        """The schema that the columns are written by, unless SCHEMA_ID says another."""
 
     @abstractmethod
     def write(self, columns: Sequence[pa.Array], count: int) -> pa.Array: ...

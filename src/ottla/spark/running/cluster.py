@@ -19,15 +19,22 @@ log = logging.getLogger("ottla.spark")
 class Cluster:
     """The cluster that queries read from and write to."""
 
-    def __init__(self, bootstrap_servers: str, settings: Mapping[str, Setting]) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        settings: Mapping[str, Setting],
+        registry: Mapping[str, str] | None = None,
+    ) -> None:
         self.bootstrap_servers = bootstrap_servers
         self.settings = dict(settings)
+        self.registry = dict(registry or {})
 
     def options(self) -> dict[str, str]:
         """As source and sink are told."""
         return {
             "kafka.bootstrap.servers": self.bootstrap_servers,
             **{f"kafka.{name}": str(value) for name, value in self.settings.items()},
+            **{f"ottla.registry.{name}": value for name, value in self.registry.items()},
         }
 
     def admin(self) -> Admin:

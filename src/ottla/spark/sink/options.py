@@ -12,6 +12,7 @@
                               its first batch counts as this; runs take over when they write
     ottla.topic.last          at_least_once: records of this topic are written after all others
     ottla.layout              rows are encoded by this layout (JSON)
+    ottla.registry.<name>     settings of the client of the schema registry that layouts need
     ottla.layouts             a list of {"column", "topic", "layout"}: each column is a struct,
                               and a record of its topic where it is not null
     ottla.packed              true: the column `rows` has many rows in each cell (Arrow's stream)
@@ -29,6 +30,7 @@ from typing import Final
 
 from ottla.client.delivery import Delivery, Setting
 from ottla.records.compression import CODEC_NAMES
+from ottla.spark.options import REGISTRY, registry_settings
 
 KAFKA: Final = "kafka."
 OURS: Final = "ottla."
@@ -112,6 +114,7 @@ class WriteOptions:
     first: int | None = None
     topic_last: str = ""
     layout: str = ""
+    registry: Mapping[str, str] = field(default_factory=dict, repr=False)  # with passwords
     outputs: tuple[Output, ...] = ()
     packed: bool = False
     acks: int = -1
@@ -152,6 +155,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         first=_number(options, "ottla.batch.first") if "ottla.batch.first" in options else None,
         topic_last=options.get("ottla.topic.last", ""),
         layout=options.get("ottla.layout", ""),
+        registry=registry_settings(options),
         outputs=_outputs(options.get("ottla.layouts", "")),
         packed=options.get("ottla.packed", "").lower() == "true",
         acks=acks,
@@ -171,7 +175,7 @@ def _refuse(options: Mapping[str, str], kafka: Mapping[str, str]) -> None:
         if name in kafka:
             raise SinkError(f"Kafka option '{name}' is not supported: {remedy}")
     for name in options:
-        if name.startswith(OURS) and name not in KNOWN:
+        if name.startswith(OURS) and name not in KNOWN and not name.startswith(REGISTRY):
             raise SinkError(f"there is no option {name}: the sink knows {', '.join(sorted(KNOWN))}")
     if "ottla.layout" in options and "ottla.layouts" in options:
         raise SinkError(

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.spark.formats import Encoder
+from ottla.spark.formats.registered import registry_of
 from ottla.spark.sink.arrays import Numbers, as_binary, milliseconds
 from ottla.spark.sink.encode import Columns
 from ottla.spark.sink.headers import encode_headers
@@ -92,9 +93,9 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
 def reader(options: WriteOptions) -> Read:
     """What makes records of each Arrow batch of rows."""
     if options.outputs:
-        return _fan_out(options.outputs)
+        return _fan_out(options.outputs, options.registry)
     if options.layout:
-        read = _typed(Layout.from_json(options.layout), options.topic)
+        read = _typed(Layout.from_json(options.layout), options.topic, options.registry)
         return lambda batch: iter((read(batch),))
     if options.packed:
         return lambda batch: _packed(batch, options.topic)
@@ -109,9 +110,12 @@ def _check_layout(types: Mapping[str, str], text: str) -> None:
         raise SinkError(f"ottla.layout has {lacking}, the rows have {_listed(types)}")
 
 
-def _fan_out(outputs: tuple[Output, ...]) -> Read:
+def _fan_out(outputs: tuple[Output, ...], registry: Mapping[str, str]) -> Read:
     """Each column of its own kind: a row may be a record of several topics."""
-    reads = [(each.column, _typed(Layout.from_json(each.layout), each.topic)) for each in outputs]
+    reads = [
+        (each.column, _typed(Layout.from_json(each.layout), each.topic, registry))
+        for each in outputs
+    ]
 
     def read(batch: Any) -> Iterator[Records]:
         for column, typed in reads:
@@ -124,8 +128,8 @@ def _fan_out(outputs: tuple[Output, ...]) -> Read:
     return read
 
 
-def _typed(layout: Layout, topic: str) -> Callable[[Any], Records]:
-    encoder = Encoder(layout)
+def _typed(layout: Layout, topic: str, registry: Mapping[str, str]) -> Callable[[Any], Records]:
+    encoder = Encoder(layout, registry_of(registry))
 
     def read(batch: Any) -> Records:
         keys, values, timestamps = encoder.encode(batch)

@@ -15,6 +15,7 @@ from ottla.spark.sql.catalog import Source, close_names, column_text, did_you_me
 from ottla.spark.sql.comparing import has_map
 from ottla.spark.sql.errors import SqlError
 from ottla.spark.sql.schema import (
+    FORMATS,
     PSEUDO_COLUMNS,
     WINDOW_BOUNDS,
     Column,
@@ -25,6 +26,7 @@ from ottla.spark.sql.schema import (
     Windowed,
     WindowKind,
 )
+from ottla.spark.sql.schema_properties import INFERRED, Owner, schema_properties
 from ottla.spark.sql.syntax.statements import CreateSource, Element, Properties, SourceKind
 from ottla.spark.sql.types import BYTES, STRING, Kind, SqlType, array, struct
 
@@ -36,8 +38,6 @@ DEFAULT_VALUE_FORMAT: Final = "ksql.persistence.default.format.value"
 TOPIC_PREFIX: Final = "ksql.output.topic.name.prefix"
 WRAP_SINGLE_VALUES: Final = "ksql.persistence.wrap.single.values"
 
-FORMATS: Final = ("NONE", "KAFKA", "DELIMITED", "JSON")
-LATER: Final = ("AVRO", "PROTOBUF", "PROTOBUF_NOSR", "JSON_SR")
 
 CREATE_PROPERTIES: Final = frozenset(
     {
@@ -61,13 +61,24 @@ CREATE_PROPERTIES: Final = frozenset(
         "KEY_SCHEMA_FULL_NAME",
         "VALUE_SCHEMA_FULL_NAME",
         "VALUE_AVRO_SCHEMA_FULL_NAME",
+        "KEY_PROTOBUF_NULLABLE_REPRESENTATION",
+        "VALUE_PROTOBUF_NULLABLE_REPRESENTATION",
     }
 )
 CREATE_AS_PROPERTIES: Final = CREATE_PROPERTIES - {"WINDOW_TYPE", "WINDOW_SIZE"}
 
-_OF_REGISTRY: Final = {"_SCHEMA_FULL_NAME": "fullSchemaName", "_SCHEMA_ID": "schemaId"}
 HEADERS_TYPE: Final = array(struct(("KEY", STRING), ("VALUE", BYTES)))
 
+STRING_KEYS: Final[Mapping[str, str]] = {
+    "JSON": "JSON only supports MAP types with STRING keys",
+    "JSON_SR": "JSON only supports MAP types with STRING keys",
+    "AVRO": "Avro only supports MAPs with STRING keys",
+    "PROTOBUF": "PROTOBUF format only supports MAP types with STRING keys.",
+    "PROTOBUF_NOSR": "PROTOBUF format only supports MAP types with STRING keys.",
+}
+UNWRAPPED: Final = frozenset({"KAFKA", "DELIMITED", "JSON", "AVRO", "JSON_SR"})
+"""Formats in which a single column can stand alone; and those in which it can be wrapped."""
+WRAPPED: Final = frozenset({"JSON", "AVRO", "JSON_SR", "PROTOBUF", "PROTOBUF_NOSR"})
 _KAFKA_TYPES: Final = frozenset({Kind.INTEGER, Kind.BIGINT, Kind.DOUBLE, Kind.STRING, Kind.BYTES})
 _NESTED: Final = frozenset({Kind.ARRAY, Kind.MAP, Kind.STRUCT})
 _DURATION: Final = re.compile(r"\s*(\d+)\s+([A-Za-z]+?)S?\s*", re.IGNORECASE)
@@ -103,17 +114,18 @@ def define(
     properties = statement.properties
     check_properties(properties, CREATE_PROPERTIES)
     columns = tuple(_column(each) for each in statement.elements)
+    name = text(properties, "KAFKA_TOPIC")
     _check_columns(statement, columns)
+    owner = Owner(name or "", statement.name)
     layout = Layout(
         schema=Schema(columns),
-        key_format=key_format(properties, columns, defaults),
-        value_format=value_format(properties, columns, defaults),
+        key_format=key_format(properties, columns, defaults, owner),
+        value_format=value_format(properties, columns, defaults, owner),
         is_table=statement.kind is SourceKind.TABLE,
         windowed=_windowed(properties, columns),
         timestamp=timestamp_column(properties, columns),
         timestamp_format=str(properties.get("TIMESTAMP_FORMAT", "")),
     )
-    name = text(properties, "KAFKA_TOPIC")
     if name is None:
         raise SqlError(
             'Missing required property "KAFKA_TOPIC" which has no default value.',
@@ -149,7 +161,8 @@ def _check_columns(statement: CreateSource, columns: tuple[Column, ...]) -> None
         raise SqlError(
             "The statement does not define any columns.",
             remedy=f"CREATE {statement.kind} {statement.name} (ID STRING, ...) WITH (...);"
-            " names and types are needed: a schema registry to take them from is not built yet.",
+            " names and types are needed, unless the format takes them from a schema registry:"
+            f" {', '.join(sorted(INFERRED))}.",
         )
     _check_names(columns)
     _check_key_words(statement)
@@ -242,12 +255,6 @@ def check_properties(properties: Properties, allowed: frozenset[str]) -> None:
             if close_names(unknown[0], allowed)
             else "Known are: " + ", ".join(sorted(allowed)) + ".",
         )
-    for word, config in _OF_REGISTRY.items():
-        if any(each.endswith(word) for each in properties):
-            raise SqlError(
-                f"The formats there are do not support the following configs: [{config}]",
-                remedy="A schema registry, to take schemas from, is not built yet.",
-            )
     if "FORMAT" in properties and {"KEY_FORMAT", "VALUE_FORMAT"} & set(properties):
         other = "KEY_FORMAT" if "KEY_FORMAT" in properties else "VALUE_FORMAT"
         raise SqlError(
@@ -279,7 +286,7 @@ def whole_number(properties: Properties, name: str) -> int | None:
 
 
 def key_format(
-    properties: Properties, columns: Iterable[Column], defaults: Mapping[str, str]
+    properties: Properties, columns: Iterable[Column], defaults: Mapping[str, str], owner: Owner
 ) -> Format:
     named = text(properties, "KEY_FORMAT") or text(properties, "FORMAT")
     keys = [each for each in columns if each.role is Role.KEY]
@@ -287,11 +294,18 @@ def key_format(
     if not keys and named is None and name == "NONE":
         return Format("NONE")
     check_format(name, keys, "Key")
-    return Format(name, wrapped=len(keys) != 1, properties=_delimiter(properties, "KEY", name))
+    return Format(
+        name,
+        wrapped=len(keys) != 1 or name not in UNWRAPPED,
+        properties={
+            **_delimiter(properties, "KEY", name),
+            **schema_properties(properties, "KEY", name, owner),
+        },
+    )
 
 
 def value_format(
-    properties: Properties, columns: Iterable[Column], defaults: Mapping[str, str]
+    properties: Properties, columns: Iterable[Column], defaults: Mapping[str, str], owner: Owner
 ) -> Format:
     named = (
         text(properties, "VALUE_FORMAT")
@@ -310,17 +324,15 @@ def value_format(
     return Format(
         name,
         wrapped=_wrapped(properties, name, values, defaults),
-        properties=_delimiter(properties, "VALUE", name),
+        properties={
+            **_delimiter(properties, "VALUE", name),
+            **schema_properties(properties, "VALUE", name, owner),
+        },
     )
 
 
 def known_format(name: str) -> str:
     upper = name.upper()
-    if upper in LATER:
-        raise SqlError(
-            f"Format '{upper}' needs a schema registry, which is not built yet.",
-            remedy="Use one of " + ", ".join(FORMATS) + ".",
-        )
     if upper not in FORMATS:
         raise SqlError(f"Unknown format: {upper}", remedy="Use one of " + ", ".join(FORMATS) + ".")
     return upper
@@ -329,11 +341,8 @@ def known_format(name: str) -> str:
 def check_format(name: str, columns: list[Column], part: str) -> None:
     """Can this format hold these columns? `part` is Key or Value, for the message."""
     reason = ""
-    if name == "JSON" and any(_has_other_keys(each.type) for each in columns):
-        raise SqlError(
-            "JSON only supports MAP types with STRING keys",
-            remedy="CAST the keys to STRING.",
-        )
+    if name in STRING_KEYS and any(_has_other_keys(each.type) for each in columns):
+        raise SqlError(STRING_KEYS[name], remedy="CAST the keys to STRING.")
     got = f"[{', '.join(column_text(each) for each in columns)}]"
     if name == "NONE" and columns:
         reason = f"The 'NONE' format can only be used when no columns are defined. Got: {got}"
@@ -363,14 +372,15 @@ def _wrapped(
 ) -> bool:
     wish = properties.get("WRAP_SINGLE_VALUE")
     if wish is None:
-        return len(values) != 1 or str(defaults.get(WRAP_SINGLE_VALUES, "true")).lower() == "true"
+        wraps = str(defaults.get(WRAP_SINGLE_VALUES, "true")).lower() == "true"
+        return len(values) != 1 or wraps or name not in UNWRAPPED
     wrapped = str(wish).lower() == "true"
     if len(values) != 1:
         raise SqlError(
             "'WRAP_SINGLE_VALUE' is only valid for single-field value schemas",
             remedy="Leave it away: several columns are always wrapped.",
         )
-    if name == "NONE" or (wrapped and name in ("KAFKA", "DELIMITED")):
+    if name not in (UNWRAPPED if not wrapped else WRAPPED):
         raise SqlError(
             f"Format '{name}' does not support 'WRAP_SINGLE_VALUE' set to"
             f" '{str(wrapped).lower()}'.",

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ottla.client.schema_registry import SchemaRegistry
 from ottla.spark.formats import Encoder
 from ottla.spark.sql.catalog import Source
 from ottla.spark.sql.errors import SqlError
@@ -25,11 +26,17 @@ def _now_ms() -> int:
 class Inserts:
     """Rows of one stream or table -> records. `now_ms` is the time of rows without ROWTIME."""
 
-    def __init__(self, source: Source, *, now_ms: Callable[[], int] = _now_ms) -> None:
+    def __init__(
+        self,
+        source: Source,
+        registry: SchemaRegistry | None = None,
+        *,
+        now_ms: Callable[[], int] = _now_ms,
+    ) -> None:
         self._source = source
         self._now_ms = now_ms
         self._check_target()
-        self._encoder = Encoder(source.layout)
+        self._encoder = Encoder(source.layout, registry)
         schema = source.schema
         self._types: dict[str, SqlType] = {each.name: each.type for each in schema.columns}
 

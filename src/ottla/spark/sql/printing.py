@@ -9,17 +9,19 @@ from __future__ import annotations
 import datetime as dt
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from ottla.client import Consumer, Record, TopicPartition
 from ottla.client.delivery import Setting
+from ottla.client.schema_registry import SchemaRegistry
 from ottla.spark.brokers import Brokers
 from ottla.spark.formats.json_values import json_text, parse_exact
 from ottla.spark.limits import EARLIEST, LATEST
 from ottla.spark.sql.catalog import did_you_mean
 from ottla.spark.sql.errors import SqlError
+from ottla.spark.sql.printing_schemas import Show, named_formats
 from ottla.spark.sql.syntax.statements import Print
 
 NULL: Final = "<null>"
@@ -27,9 +29,6 @@ UNKNOWN: Final = "UNRECOGNIZED_BYTES"
 PLAUSIBLE_MS_MAX: Final = 4_102_444_800_000  # the year 2100
 PATIENCE_S: Final = 10.0
 TAKE_RECORDS_MAX: Final = 500
-
-Show = Callable[[bytes], str]
-"""Raises ValueError for bytes of another format."""
 
 
 def _json(data: bytes) -> str:
@@ -91,11 +90,16 @@ def _windowed(inner: Show) -> Show:
     return show
 
 
-WINDOWED: Final[dict[str, Show]] = {
-    **{f"SESSION({name})": _session(show) for name, show in PLAIN.items()},
-    **{f"HOPPING({name})": _windowed(show) for name, show in PLAIN.items()},
-    **{f"TUMBLING({name})": _windowed(show) for name, show in PLAIN.items()},
-}
+def windowed(formats: Mapping[str, Show]) -> dict[str, Show]:
+    """The same formats of keys with a window behind them."""
+    return {
+        **{f"SESSION({name})": _session(show) for name, show in formats.items()},
+        **{f"HOPPING({name})": _windowed(show) for name, show in formats.items()},
+        **{f"TUMBLING({name})": _windowed(show) for name, show in formats.items()},
+    }
+
+
+WINDOWED: Final = windowed(PLAIN)
 
 
 class Guess:
@@ -134,9 +138,10 @@ class _Told:
 class Lines:
     """Records -> lines. Formats are told of when they become known, and when they change."""
 
-    def __init__(self) -> None:
-        self._key = Guess({**WINDOWED, **PLAIN})
-        self._value = Guess(PLAIN)
+    def __init__(self, registry: SchemaRegistry | None = None) -> None:
+        named = {} if registry is None else named_formats(registry)
+        self._key = Guess({**windowed(named), **named, **WINDOWED, **PLAIN})
+        self._value = Guess({**named, **PLAIN})
         self._told = _Told()
 
     def of(self, record: Record[bytes, bytes]) -> list[str]:
@@ -171,10 +176,12 @@ class Printing:
         bootstrap_servers: str,
         statement: Print,
         settings: Mapping[str, Setting] | None = None,
+        *,
+        registry: SchemaRegistry | None = None,
     ) -> None:
         settings = dict(settings or {})
         starts = _starts(bootstrap_servers, statement, settings)
-        self._lines = Lines()
+        self._lines = Lines(registry)
         self._interval = max(1, statement.interval)
         self._left = statement.limit
         self._seen = 0

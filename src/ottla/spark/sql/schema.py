@@ -83,9 +83,21 @@ class Windowed:
     size_ms: int = 0
 
 
+FORMATS: Final = (
+    "NONE",
+    "KAFKA",
+    "DELIMITED",
+    "JSON",
+    "AVRO",
+    "JSON_SR",
+    "PROTOBUF",
+    "PROTOBUF_NOSR",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How a key or a value is written: NONE, KAFKA, DELIMITED, JSON, later AVRO and others.
+    """How a key or a value is written: one of FORMATS.
 
     `wrapped` is WRAP_SINGLE_VALUE: a single column is a field of an object, or stands alone.
     """

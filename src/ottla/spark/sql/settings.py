@@ -39,6 +39,9 @@ TABLE_SCANS: Final = "ksql.query.pull.table.scan.enabled"
 RANGE_SCANS: Final = "ksql.query.pull.range.scan.enabled"
 PUSH_QUERIES_MAX: Final = "ksql.max.push.queries"
 STREAMS_PREFIX: Final = "ksql.streams."
+REGISTRY_PREFIX: Final = "ksql.schema.registry."
+REGISTRY_URL: Final = f"{REGISTRY_PREFIX}url"
+ASSERT_SCHEMA_TIMEOUT_MS: Final = "ksql.assert.schema.default.timeout.ms"
 CONNECT_PREFIX: Final = "ksql.connect."
 CONNECT_URL: Final = f"{CONNECT_PREFIX}url"
 CONNECT_WORKER: Final = f"{CONNECT_PREFIX}worker.config"
@@ -97,6 +100,8 @@ PROPERTIES: Final = {
         Property(QUERIES_FILE, "", editable=False),
         Property(COMMAND_TIMEOUT_MS, "5000", editable=False, check=_number),
         Property(PUSH_QUERIES_MAX, "100", editable=False, check=_number),
+        Property(REGISTRY_URL, "", editable=False),
+        Property(ASSERT_SCHEMA_TIMEOUT_MS, "1000", editable=False, check=_number),
         Property(CONNECT_URL, "http://localhost:8083", editable=False),
         Property(CONNECT_WORKER, "", editable=False),
         Property(CONNECT_TIMEOUT_MS, "5000", editable=False, check=_number),
@@ -179,6 +184,20 @@ class Settings:
             for name, value in sorted(self.properties.items(), key=_streams_last)
             if (plain := _plain_security(name)).startswith(CLIENT_NAMES)
         }
+
+    @property
+    def registry(self) -> dict[str, str]:
+        """Settings of the schema registry's client (`ksql.schema.registry.*`) by the names that it
+        knows; none without a URL."""
+        if not self.get(REGISTRY_URL):
+            return {}
+        found: dict[str, str] = {}
+        for name, value in self.properties.items():
+            rest = name.removeprefix(REGISTRY_PREFIX)
+            if rest != name:
+                own = rest == "url" or rest.startswith("ssl.")
+                found[f"schema.registry.{rest}" if own else rest] = value
+        return found
 
     @property
     def listener_tls(self) -> dict[str, str] | None:

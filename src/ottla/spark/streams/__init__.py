@@ -5,6 +5,9 @@ No file here but those in run/ imports pyspark: a topology is built, tested and 
 
 from typing import TYPE_CHECKING, Any
 
+from ottla.client.serdes.avro import Avro
+from ottla.client.serdes.json_schema import JsonSchema
+from ottla.client.serdes.protobuf import Protobuf
 from ottla.spark.streams.cogrouped import Cogrouped, WindowedCogrouped
 from ottla.spark.streams.driver import TopologyTestDriver
 from ottla.spark.streams.driver_topics import InputTopic, OutputTopic
@@ -96,6 +99,7 @@ __all__ = [
     "SHUT_DOWN",
     "Application",
     "ApplicationState",
+    "Avro",
     "Boolean",
     "Bytes",
     "Cancellable",
@@ -114,12 +118,14 @@ __all__ = [
     "Int",
     "JoinWindows",
     "Json",
+    "JsonSchema",
     "KeyValueStore",
     "List",
     "Long",
     "OutputTopic",
     "Pickle",
     "Processor",
+    "Protobuf",
     "PunctuationType",
     "Reaction",
     "Record",

@@ -141,7 +141,7 @@ class Builder:
         )
 
     def key_serde(self, key: Serde[Any] | None, where: str) -> Serde[Any]:
-        return self._given(key, self.key, "key", where)
+        return self._given(key, self.key, "key", where).configured({}, is_key=True)
 
     def value_serde(self, value: Serde[Any] | None, where: str) -> Serde[Any]:
         return self._given(value, self.value, "value", where)

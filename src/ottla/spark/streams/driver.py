@@ -97,13 +97,15 @@ class TopologyTestDriver:
     ) -> InputTopic:
         """Records that are given no time have `start_timestamp`, and go on by `auto_advance`."""
         start = self._now_ms if start_timestamp is None else start_timestamp
-        return InputTopic(self.pipe, topic, key or Bytes(), value or Bytes(), start, auto_advance)
+        of_key = (key or Bytes()).configured({}, is_key=True)
+        return InputTopic(self.pipe, topic, of_key, value or Bytes(), start, auto_advance)
 
     def create_output_topic(
         self, topic: str, key: Serde[Any] | None = None, value: Serde[Any] | None = None
     ) -> OutputTopic:
         waiting = self._produced.setdefault(topic, deque())
-        return OutputTopic(topic, key or Bytes(), value or Bytes(), waiting)
+        of_key = (key or Bytes()).configured({}, is_key=True)
+        return OutputTopic(topic, of_key, value or Bytes(), waiting)
 
     def pipe(
         self,

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ottla.client.serde import serialized
 from ottla.spark.streams.records import AnyRecord, Headers, Output, Record
 from ottla.spark.streams.serdes import Serde
 
@@ -39,8 +40,9 @@ class InputTopic:
         if timestamp is None:
             timestamp = self._next
             self._next += self._advance
-        data = self._key.serialize(self.topic, key), self._value.serialize(self.topic, value)
-        self._pipe(self.topic, *data, timestamp, headers)
+        pairs = list(headers)
+        data = serialized((self._key, self._value), self.topic, key, value, pairs)
+        self._pipe(self.topic, *data, timestamp, tuple(pairs))
 
     def pipe_record(self, record: AnyRecord) -> None:
         self.pipe_input(
@@ -97,8 +99,8 @@ class OutputTopic:
         if not self._waiting:
             raise LookupError(f"Empty topic: {self.topic}")
         row = self._waiting.popleft()
-        key = self._key.deserialize(self.topic, row.key)
-        value = self._value.deserialize(self.topic, row.value)
+        key = self._key.deserialize_with_headers(self.topic, row.headers, row.key)
+        value = self._value.deserialize_with_headers(self.topic, row.headers, row.value)
         return Record(key, value, row.timestamp, row.headers)
 
     def read_value(self) -> Any:

@@ -18,7 +18,7 @@ from ottla.spark.streams.graph import (
 )
 from ottla.spark.streams.murmur2 import partition_of
 from ottla.spark.streams.processors import Deliver, to_all
-from ottla.spark.streams.records import AnyRecord, Input, Output
+from ottla.spark.streams.records import AnyRecord, Input, Output, Record
 from ottla.spark.streams.serdes import Serde, SessionWindowed, TimeWindowed
 from ottla.spark.streams.subtopologies import SubTopology
 
@@ -30,10 +30,21 @@ class Entry:
     """Where the records of a topic come in."""
 
     node: str
-    read_key: Callable[[str, bytes | None], Any]
-    read_value: Callable[[str, bytes | None], Any]
+    key: Serde[Any]
+    value: Serde[Any]
     extract: TimestampExtractor | None
     deliver: Deliver
+
+    @property
+    def reads_headers(self) -> bool:
+        return self.key.uses_headers or self.value.uses_headers
+
+    def record(self, row: Input) -> AnyRecord:
+        """As it was read, with the time that it was written with."""
+        topic, headers = row.topic, row.headers
+        key = self.key.deserialize_with_headers(topic, headers, row.key)
+        value = self.value.deserialize_with_headers(topic, headers, row.value)
+        return Record(key, value, row.timestamp, headers)
 
     def negative(self, row: Input) -> None:
         """Kafka drops a record that its extractor gave such a time, and fails without extractor."""
@@ -84,7 +95,7 @@ def _entry(
     children: Mapping[str, Mapping[str, Deliver]],
 ) -> Entry:
     deliver = to_all(tuple(children.get(node.name, {}).values()))
-    return Entry(node.name, node.key.deserialize, node.value.deserialize, extract, deliver)
+    return Entry(node.name, node.key, node.value, extract, deliver)
 
 
 def sink_of(
@@ -104,6 +115,8 @@ def sink_of(
     add = outputs.append
     make = tuple.__new__  # an Output's own constructor takes three times as long
 
+    if end.key.uses_headers or end.value.uses_headers:
+        return _sink_with_headers(end, topic, place, node, outputs, failed)
     if isinstance(topic, str) and place is None:
         name = topic
 
@@ -132,6 +145,33 @@ def sink_of(
 
 
 Places = Callable[[str, AnyRecord], Iterable[int | None]]
+
+
+def _sink_with_headers(
+    end: Sink | Repartition,
+    topic: str | Callable[[AnyRecord], str],
+    place: Places | None,
+    node: str,
+    outputs: list[Output],
+    failed: Callable[[str, AnyRecord, Exception], None],
+) -> Deliver:
+    """A serde may put headers to a record, the id of its schema for one."""
+    write_key, write_value = end.key.serialize_with_headers, end.value.serialize_with_headers
+
+    def send(record: AnyRecord) -> None:
+        headers = list(record.headers)
+        try:
+            name = topic if isinstance(topic, str) else topic(record)
+            key = write_key(name, headers, record.key)
+            value = write_value(name, headers, record.value)
+            partitions = (None,) if place is None else place(name, record)
+        except Exception as error:
+            failed(node, record, error)
+            return
+        for partition in partitions:
+            outputs.append(Output(name, key, value, record.timestamp, tuple(headers), partition))
+
+    return send
 
 
 def _places(end: Sink | Repartition, partitions_of: Callable[[str], int] | None) -> Places | None:

@@ -44,6 +44,9 @@ class Instruction(IntEnum):
 
 DELETES: Final = (Instruction.DELETE_KEY_NO_PROPAGATE, Instruction.DELETE_KEY_AND_PROPAGATE)
 
+# What is compared and hashed lies in no topic, but a serde wants the name of one.
+FK_TOPIC: Final = "KTABLE-FK-JOIN"
+
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
@@ -158,7 +161,9 @@ class Subscribe(Processor[Any, Change[Any]]):
         return None if value is None else self._foreign_key_of(key, value)
 
     def _differ(self, old: Any, new: Any) -> bool:
-        return self._foreign_key.serialize("", old) != self._foreign_key.serialize("", new)
+        return self._foreign_key.serialize(FK_TOPIC, old) != self._foreign_key.serialize(
+            FK_TOPIC, new
+        )
 
     def _ask(self, record: Record[Any, Change[Any]], key: Any, instruction: Instruction) -> None:
         digest = digest_of(self._value, record.value.new)
@@ -277,15 +282,17 @@ class CombinedKeys:
         self._primary_key = primary_key
 
     def prefix(self, foreign_key: Any) -> bytes:
-        data = self._foreign_key.serialize("", foreign_key) or b""
+        data = self._foreign_key.serialize(FK_TOPIC, foreign_key) or b""
         return INT.pack(len(data)) + data
 
     def join(self, foreign_key: Any, primary_key: Any) -> bytes:
-        return self.prefix(foreign_key) + (self._primary_key.serialize("", primary_key) or b"")
+        return self.prefix(foreign_key) + (
+            self._primary_key.serialize(FK_TOPIC, primary_key) or b""
+        )
 
 
 def digest_of(serde: Serde[Any], value: Any) -> bytes | None:
-    data = None if value is None else serde.serialize("", value)
+    data = None if value is None else serde.serialize(FK_TOPIC, value)
     return None if data is None else blake2b(data, digest_size=HASH_BYTES).digest()
 
 

@@ -46,10 +46,10 @@ class GlobalStores:
         """A row without key is passed over, as in Kafka."""
         for row in rows:
             table, store = self._by_topic[row.topic]
-            key = table.key.deserialize(row.topic, row.key)
+            key = table.key.deserialize_with_headers(row.topic, row.headers, row.key)
             if key is None:
                 continue
-            value = table.value.deserialize(row.topic, row.value)
+            value = table.value.deserialize_with_headers(row.topic, row.headers, row.value)
             timestamp = row.timestamp
             if table.extractor is not None:
                 record: AnyRecord = Record(key, value, timestamp, row.headers)

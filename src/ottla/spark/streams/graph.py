@@ -40,6 +40,9 @@ class Source:
     offset_reset: str | None = None
     """earliest, latest, or what the application says."""
 
+    def __post_init__(self) -> None:
+        self.key = self.key.configured({}, is_key=True)
+
 
 @dataclass(slots=True)
 class ProcessorNode:
@@ -62,6 +65,9 @@ class Sink:
     parents: list[str]
     partitioner: Partitioner | None = None
 
+    def __post_init__(self) -> None:
+        self.key = self.key.configured({}, is_key=True)
+
 
 @dataclass(slots=True)
 class Repartition:
@@ -83,6 +89,9 @@ class Repartition:
     partitioner: Partitioner | None = None
     asked: bool = False
 
+    def __post_init__(self) -> None:
+        self.key = self.key.configured({}, is_key=True)
+
 
 @dataclass(slots=True)
 class GlobalTable:
@@ -97,6 +106,9 @@ class GlobalTable:
     extractor: TimestampExtractor | None = None
     place: int = 0
     """How many nodes were there before it: Kafka numbers it so."""
+
+    def __post_init__(self) -> None:
+        self.key = self.key.configured({}, is_key=True)
 
 
 Node = Source | ProcessorNode | Sink | Repartition

@@ -1,7 +1,7 @@
 """How keys and values become bytes. The formats are those of Kafka's own Serdes.
 
-A serde is given the topic's name as well, as in Kafka: one that asks a schema registry needs it.
-None is Kafka's null in both directions.
+A serde is given the topic's name as well, as in Kafka: one that asks a schema registry needs it
+(Avro, JsonSchema and Protobuf of ottla.client). None is Kafka's null in both directions.
 """
 
 from __future__ import annotations
@@ -10,54 +10,26 @@ import json
 import pickle
 import struct
 import uuid
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import orjson
 
+from ottla.client.serde import Callables as Callables
+from ottla.client.serde import SerializationError as SerializationError
+from ottla.client.serde import TopicSerde
 from ottla.spark.streams.json_types import maker
 from ottla.spark.streams.records import Window, Windowed
 
 T = TypeVar("T")
 
+Serde = TopicSerde
+
 LONG: Final = struct.Struct(">q")
 INT: Final = struct.Struct(">i")
 BOUNDS: Final = struct.Struct(">qq")
 WINDOW_MS_MAX: Final = 2**63 - 1
-
-
-class SerializationError(ValueError):
-    """Bytes that are no such value, or a value that has no such bytes."""
-
-
-class Serde(Generic[T]):
-    """Subclass it for a format of your own, or give two callables to `Serde.of`."""
-
-    fixed_bytes: int | None = None
-    """How many bytes each value has, where that is so."""
-
-    def serialize(self, topic: str, value: T | None) -> bytes | None:
-        raise NotImplementedError
-
-    def deserialize(self, topic: str, data: bytes | None) -> T | None:
-        raise NotImplementedError
-
-    @staticmethod
-    def of(to_bytes: Callable[[T], bytes], from_bytes: Callable[[bytes], T]) -> Serde[T]:
-        return Callables(to_bytes, from_bytes)
-
-
-class Callables(Serde[T]):
-    def __init__(self, to_bytes: Callable[[T], bytes], from_bytes: Callable[[bytes], T]) -> None:
-        self.to_bytes = to_bytes
-        self.from_bytes = from_bytes
-
-    def serialize(self, topic: str, value: T | None) -> bytes | None:
-        return None if value is None else self.to_bytes(value)
-
-    def deserialize(self, topic: str, data: bytes | None) -> T | None:
-        return None if data is None else self.from_bytes(data)
 
 
 class Bytes(Serde[bytes]):
@@ -208,6 +180,9 @@ class List(Serde[list[Any]]):
     def __init__(self, inner: Serde[Any]) -> None:
         self.inner = inner
 
+    def configured(self, settings: Mapping[str, Any], *, is_key: bool) -> List:
+        return List(self.inner.configured(settings, is_key=is_key))
+
     def serialize(self, topic: str, value: list[Any] | None) -> bytes | None:
         if value is None:
             return None
@@ -270,6 +245,9 @@ class TimeWindowed(Serde[Windowed[Any]]):
         self.inner = inner
         self.window_ms = window_ms
 
+    def configured(self, settings: Mapping[str, Any], *, is_key: bool) -> TimeWindowed:
+        return TimeWindowed(self.inner.configured(settings, is_key=is_key), self.window_ms)
+
     def serialize(self, topic: str, value: Windowed[Any] | None) -> bytes | None:
         if value is None:
             return None
@@ -291,6 +269,9 @@ class SessionWindowed(Serde[Windowed[Any]]):
 
     def __init__(self, inner: Serde[Any]) -> None:
         self.inner = inner
+
+    def configured(self, settings: Mapping[str, Any], *, is_key: bool) -> SessionWindowed:
+        return SessionWindowed(self.inner.configured(settings, is_key=is_key))
 
     def serialize(self, topic: str, value: Windowed[Any] | None) -> bytes | None:
         if value is None:

@@ -64,6 +64,9 @@ class StoreSpec:
     changelog: bool = True
     cached: bool = True
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", self.key.configured({}, is_key=True))
+
     @property
     def cell_value(self) -> Serde[Any]:
         """The serde of what lies in the cells, and in the changelog."""

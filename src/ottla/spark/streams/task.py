@@ -17,6 +17,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from ottla.client.serde import is_infrastructure
 from ottla.clock import Clock
 from ottla.spark.streams.cells import Cells
 from ottla.spark.streams.ends import Entries, sink_of
@@ -109,13 +110,18 @@ class Task:
                     outputs.append(Output(topic, key, value, timestamp, headers))
                     continue
                 entry = self._entries[topic]
-                read_key, read_value, deliver = entry.read_key, entry.read_value, entry.deliver
+                read_key, read_value = entry.key.deserialize, entry.value.deserialize
+                reads_headers, deliver = entry.reads_headers, entry.deliver
                 extract, last = entry.extract, topic
             self._row = row
             try:
-                record: AnyRecord = Record(
-                    read_key(topic, key), read_value(topic, value), timestamp, headers
-                )
+                record: AnyRecord
+                if reads_headers:
+                    record = entry.record(row)
+                else:
+                    record = Record(
+                        read_key(topic, key), read_value(topic, value), timestamp, headers
+                    )
                 if extract is not None:
                     timestamp = record.timestamp = extract(record, self.stream_time)
             except Exception as error:
@@ -266,8 +272,7 @@ class Task:
         if entry is None or entry.extract is None:
             return row.timestamp
         try:
-            key, value = entry.read_key(row.topic, row.key), entry.read_value(row.topic, row.value)
-            return entry.extract(Record(key, value, row.timestamp, row.headers), self.stream_time)
+            return entry.extract(entry.record(row), self.stream_time)
         except Exception:
             return row.timestamp
 
@@ -275,6 +280,8 @@ class Task:
         self, kind: FailureKind, node: str, record: AnyRecord | None, error: Exception
     ) -> None:
         failure = Failure(kind, self.task_id, node, self._row, record, error)
+        if kind is not FailureKind.PROCESSING and is_infrastructure(error):
+            fail(failure)  # no fault of the record, which must not be left out
         self._outputs.extend(self._on_failure(failure))
 
     def _after_record(self) -> None:

@@ -51,6 +51,9 @@ class HeaderConverter:
 class Converter(HeaderConverter):
     """Keys and values <-> bytes; each converter of ours does headers too."""
 
+    reads_schema_headers = False
+    """Whether a header of the record may have what names the schema, instead of the data."""
+
     def config_def(self) -> ConfigDef:
         return converter_config()
 

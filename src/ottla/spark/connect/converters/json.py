@@ -93,38 +93,21 @@ class JsonConverter(Converter):
         if schema is None:
             if value is None:
                 return None
-            payload = self._schemaless(value)
+            payload = dumped_schemaless(value)
             return b'{"schema":null,"payload":%b}' % payload if self._enveloped else payload
         last = self._written
         if last is None or last[0] is not schema:
             made = self._writing.get(schema) or self._compiled(schema)
             self._written = last = (schema, *made)
         _, encode, prefix = last
-        payload = self._dumped(encode(value))
+        payload = dumped(encode(value), self._numeric)
         return prefix + payload + b"}" if self._enveloped else payload
 
     def _compiled(self, schema: Schema) -> tuple[Encoder, bytes]:
         # The converter's default setting does not touch defaults that are told of in the schema.
         told = to_json(schema, lambda inner, default: self._encoders.of(inner)(default))
-        prefix = PREFIX + self._dumped(told) + MIDDLE
+        prefix = PREFIX + dumped(told, self._numeric) + MIDDLE
         return self._writing.put(schema, (self._encoders.of(schema), prefix))
-
-    def _dumped(self, told: Any) -> bytes:
-        if self._numeric and has_decimal(told):
-            return _with_decimals(told)
-        try:
-            return orjson.dumps(told, option=PLAIN)
-        except TypeError as error:
-            told_of = "Converting Kafka Connect data to byte[] failed due to serialization error: "
-            raise DataException(told_of + str(error)) from error
-
-    def _schemaless(self, value: Any) -> bytes:
-        try:
-            data = orjson.dumps(value, option=PLAIN)
-        except TypeError:  # bytes, keys that are no strings, or what can't be written at all
-            return self._dumped(encode_schemaless(value))
-        # orjson writes NaN as null.
-        return self._dumped(encode_schemaless(value)) if b"null" in data else data
 
     # Reading.
 
@@ -132,10 +115,10 @@ class JsonConverter(Converter):
         if data is None:
             return NULL
         if not self._enveloped:
-            return None, (_loaded(data) if data else None)
+            return None, (loaded(data) if data else None)
         if self._fixed is not None:
             decode, exact = self._decoder(self._fixed)
-            return self._fixed, decode(_exactly(data) if exact else _loaded(data))
+            return self._fixed, decode(exactly(data) if exact else loaded(data))
         last = self._last
         if last is not None and data.startswith(last[0]) and data[-1] == BRACE:
             try:
@@ -145,7 +128,7 @@ class JsonConverter(Converter):
         return self._read_envelope(data)
 
     def _read_envelope(self, data: bytes) -> SchemaAndValue:
-        envelope = _loaded(data) if data else None
+        envelope = loaded(data) if data else None
         if not isinstance(envelope, dict) or envelope.keys() != {"schema", "payload"}:
             raise DataException(
                 'JsonConverter with schemas.enable requires "schema" and "payload" fields and may '
@@ -157,7 +140,7 @@ class JsonConverter(Converter):
             return None, envelope["payload"]
         decode, exact = self._decoder(schema)
         if exact:
-            return schema, decode(_exactly(data)["payload"])
+            return schema, decode(exactly(data)["payload"])
         value = decode(envelope["payload"])
         self._remember(data, schema, decode)
         return schema, value
@@ -199,14 +182,14 @@ class JsonConverter(Converter):
 FAILED: Final = "Converting byte[] to Kafka Connect data failed due to serialization error: "
 
 
-def _loaded(data: bytes) -> Any:
+def loaded(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise DataException(FAILED + str(error)) from error
 
 
-def _exactly(data: bytes) -> Any:
+def exactly(data: bytes) -> Any:
     """With all the digits of its numbers."""
     try:
         return json.loads(data, parse_float=Decimal)
@@ -214,13 +197,32 @@ def _exactly(data: bytes) -> Any:
         raise DataException(FAILED + str(error)) from error
 
 
-def _with_decimals(told: Any) -> bytes:
+def dumped(told: Any, numeric_decimals: bool = False) -> bytes:
+    if numeric_decimals and has_decimal(told):
+        return with_decimals(told)
+    try:
+        return orjson.dumps(told, option=PLAIN)
+    except TypeError as error:
+        told_of = "Converting Kafka Connect data to byte[] failed due to serialization error: "
+        raise DataException(told_of + str(error)) from error
+
+
+def dumped_schemaless(value: Any) -> bytes:
+    try:
+        data = orjson.dumps(value, option=PLAIN)
+    except TypeError:  # bytes, keys that are no strings, or what can't be written at all
+        return dumped(encode_schemaless(value))
+    # orjson writes NaN as null.
+    return dumped(encode_schemaless(value)) if b"null" in data else data
+
+
+def with_decimals(told: Any) -> bytes:
     """As orjson writes it, but for decimals, which keep all their digits."""
     if isinstance(told, Decimal):
         return f"{told:f}".encode()
     if isinstance(told, dict):
-        pairs = (orjson.dumps(key) + b":" + _with_decimals(each) for key, each in told.items())
+        pairs = (orjson.dumps(key) + b":" + with_decimals(each) for key, each in told.items())
         return b"{" + b",".join(pairs) + b"}"
     if isinstance(told, list):
-        return b"[" + b",".join(_with_decimals(each) for each in told) + b"]"
+        return b"[" + b",".join(with_decimals(each) for each in told) + b"]"
     return orjson.dumps(told)

@@ -12,7 +12,8 @@ from ottla.schemas import framing
 from ottla.spark.formats.avro.reading import PayloadReader
 from ottla.spark.formats.avro.types import avro_schema
 from ottla.spark.formats.avro.writing import PayloadWriter
-from ottla.spark.formats.registered import FULL_NAME, Registered
+from ottla.spark.formats.registered import Registered
+from ottla.spark.sql.schema_properties import FULL_NAME
 
 
 class Avro(Registered):

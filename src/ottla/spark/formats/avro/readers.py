@@ -58,7 +58,9 @@ def read_rows(
             position: i64 = i64(read_i32_le(places, row * 8))
             limit: i64 = i64(read_i32_le(places, row * 8 + 4))
             position = reader.read(data, position, limit)
-            if position != limit:
+            if position > limit:
+                raise Malformed("the bytes end too early")
+            if position < limit:
                 raise Malformed(f"{limit - position} bytes are left over")
             row += 1
     except (Malformed, IndexError) as error:

@@ -55,12 +55,6 @@ class Recursive(Exception):
 # SQL -> Avro
 
 
-def key_name(source: str) -> str:
-    """The name of a key's record: `...FooBarKey` of FOO_BAR."""
-    camel = "".join(word.capitalize() for word in source.split("_"))
-    return f"{NAMESPACE}.{camel}Key"
-
-
 def avro_schema(fields: Sequence[Field], *, wrapped: bool, name: str = "") -> Any:
     """The schema that columns are written by, as JSON. Every field can be null; a value that stands
     alone can't, because a record without a value is a tombstone."""

@@ -293,5 +293,5 @@ def _properties(text: str, asked: Asked) -> Entity:
 
 
 def _is_secret(name: str) -> bool:
-    words = ("password", "secret", "jaas", "credential", "keystore.key")
+    words = ("password", "secret", "jaas", "credential", "keystore.key", "user.info", "token")
     return any(word in name for word in words)

@@ -1,14 +1,16 @@
-"""ASSERT TOPIC: waits for a topic to be there, or to be gone."""
+"""ASSERT TOPIC, ASSERT SCHEMA: wait for something to be there, or to be gone."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Final
 
 from ottla.spark.sql.engine.cluster import Cluster
 from ottla.spark.sql.engine.entities import Entity, entity
+from ottla.spark.sql.engine.schemas import Schemas
 from ottla.spark.sql.errors import SqlError
-from ottla.spark.sql.syntax.statements import AssertTopic
+from ottla.spark.sql.syntax.statements import AssertSchema, AssertTopic
 
 TIMEOUT_S: Final = 1.0
 TIMEOUT_S_MAX: Final = 120.0
@@ -16,19 +18,42 @@ POLL_S: Final = 0.1
 
 
 def assert_topic(statement: AssertTopic, cluster: Cluster) -> Entity:
-    wish = TIMEOUT_S if statement.timeout_ms is None else statement.timeout_ms / 1000
-    deadline = time.monotonic() + min(wish, TIMEOUT_S_MAX)
-    while True:
+    def trouble() -> str:
         found = cluster.describe([statement.topic]).get(statement.topic)
-        trouble = _trouble(statement, len(found.replicas) if found else None)
-        if not trouble:
-            break
-        if time.monotonic() >= deadline:
-            raise SqlError(trouble, remedy="SHOW TOPICS; lists the topics there are.")
-        time.sleep(POLL_S)
+        return _trouble(statement, len(found.replicas) if found else None)
+
+    timeout_s = TIMEOUT_S if statement.timeout_ms is None else statement.timeout_ms / 1000
+    _wait(trouble, timeout_s, "SHOW TOPICS; lists the topics there are.")
     return entity(
         "assert_topic", statement.text, topicName=statement.topic, exists=statement.exists
     )
+
+
+def assert_schema(statement: AssertSchema, schemas: Schemas, default_s: float) -> Entity:
+    subject, id_ = statement.subject, statement.schema_id
+    named = "" if subject is None else f" subject name {subject}"
+    named += "" if id_ is None else f" id {id_}"
+
+    def trouble() -> str:
+        if schemas.exists(subject, id_) is statement.exists:
+            return ""
+        return f"Schema with{named} {'does not exist' if statement.exists else 'exists'}"
+
+    timeout_s = default_s if statement.timeout_ms is None else statement.timeout_ms / 1000
+    _wait(trouble, timeout_s, "Is it registered? A longer TIMEOUT waits for it.")
+    return entity("assert_schema", statement.text, subject=subject, id=id_, exists=statement.exists)
+
+
+def _wait(trouble: Callable[[], str], timeout_s: float, remedy: str) -> None:
+    """Until there is no trouble any more."""
+    deadline = time.monotonic() + min(timeout_s, TIMEOUT_S_MAX)
+    while True:
+        found = trouble()
+        if not found:
+            return
+        if time.monotonic() >= deadline:
+            raise SqlError(found, remedy=remedy)
+        time.sleep(POLL_S)
 
 
 def _trouble(statement: AssertTopic, partitions: int | None) -> str:

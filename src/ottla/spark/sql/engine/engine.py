@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.spark.formats.registered import registry_of
 from ottla.spark.sql.engine import answers
 from ottla.spark.sql.engine.advice import advised
 from ottla.spark.sql.engine.answer import Answer
 from ottla.spark.sql.engine.answers import Asked, QueryFacts
-from ottla.spark.sql.engine.asserting import assert_topic
+from ottla.spark.sql.engine.asserting import assert_schema, assert_topic
 from ottla.spark.sql.engine.changes import CHANGING, Around, Change, State, change, command_id
 from ottla.spark.sql.engine.cluster import Cluster
 from ottla.spark.sql.engine.commands import Command, CommandTopic
@@ -31,10 +32,12 @@ from ottla.spark.sql.engine.homes import Home, Homes
 from ottla.spark.sql.engine.lease import Lease
 from ottla.spark.sql.engine.refusals import not_in_a_file, refused
 from ottla.spark.sql.engine.runs import Runs
+from ottla.spark.sql.engine.schemas import Schemas
 from ottla.spark.sql.errors import SqlCode, SqlError
 from ottla.spark.sql.functions import BUILTIN, MODULES, load_functions
 from ottla.spark.sql.plan.planner import plan_query
 from ottla.spark.sql.settings import (
+    ASSERT_SCHEMA_TIMEOUT_MS,
     STATE_MOVED,
     Settings,
     check_property,
@@ -44,6 +47,7 @@ from ottla.spark.sql.settings import (
 from ottla.spark.sql.syntax import parse
 from ottla.spark.sql.syntax.masking import masked
 from ottla.spark.sql.syntax.statements import (
+    AssertSchema,
     AssertTopic,
     CreateAsSelect,
     CreateConnector,
@@ -110,6 +114,7 @@ class Engine:
         self.workers = workers
         self.cluster = Cluster(settings.bootstrap_servers, settings.client)
         self._connectors = Connectors(settings)
+        self._schemas = Schemas(registry_of(settings.registry))
         self._topic = CommandTopic(settings.bootstrap_servers, settings.service_id, settings.client)
         self.follower = Follower(
             None if headless else self._topic, self.cluster.partition_count, self._changed
@@ -153,6 +158,7 @@ class Engine:
         if self.workers is not None:
             self.workers.close()
         self._topic.close()
+        self._schemas.close()
         self.cluster.close()
 
     def _changed(self, state: State) -> None:
@@ -309,7 +315,7 @@ class Engine:
                     around = Around(
                         state.position + 1, self._properties(overrides), partition_count
                     )
-                    planned = change(each, state, around)
+                    planned = change(self._inferred(each, around), state, around)
                     state = planned.state
                     made |= {wish.name: wish.partitions for wish in planned.topics}
             except SqlError as error:
@@ -344,6 +350,9 @@ class Engine:
                 return None
             case AssertTopic():
                 return assert_topic(statement, self.cluster)
+            case AssertSchema():
+                default_s = int(self.settings.get(ASSERT_SCHEMA_TIMEOUT_MS)) / 1000
+                return assert_schema(statement, self._schemas, default_s)
             case CreateConnector():
                 return self._connectors.create(statement)
             case DropConnector():
@@ -400,7 +409,8 @@ class Engine:
 
     # Changes: checked, written, carried out
 
-    def _write(self, statement: Statement, session: Session) -> Entity:
+    def _write(self, written: Statement, session: Session) -> Entity:
+        statement = written
         with self._writing:
             for _ in range(WRITE_TRIES_MAX):
                 state = self.state
@@ -409,11 +419,14 @@ class Engine:
                     self._properties(session.overrides),
                     self.cluster.partition_count,
                 )
+                statement = self._inferred(written, around)
                 planned = change(statement, state, around)
                 if planned.idle:
                     return _idle(statement, planned, state.position)
+                self._check_schemas(statement, planned)
                 for wish in planned.topics:
                     self.cluster.make(wish)
+                self._register_schemas(statement, planned)
                 command = Command(
                     command_id(statement),
                     statement.text,
@@ -438,7 +451,25 @@ class Engine:
             self.workers.forget(state.catalog, statement.name)
         if planned.topic_to_delete:
             self._delete_topic(planned.topic_to_delete)
+            assert isinstance(statement, DropSource)
+            self._schemas.delete(state.catalog.sources[statement.name])
         return _status_entity(statement, number, status)
+
+    def _inferred(self, statement: Statement, around: Around) -> Statement:
+        """With the columns that a schema registry has for it: the command has them, too."""
+        if isinstance(statement, CreateSource):
+            return self._schemas.inferred(statement, around.properties)
+        return statement
+
+    def _check_schemas(self, statement: Statement, planned: Change) -> None:
+        if isinstance(statement, CreateAsSelect):
+            self._schemas.check(planned.state.catalog.sources[statement.name])
+
+    def _register_schemas(self, statement: Statement, planned: Change) -> None:
+        """A query writes by its own schema; a stream over a topic that has one leaves it alone."""
+        if isinstance(statement, (CreateSource, CreateAsSelect)):
+            source = planned.state.catalog.sources[statement.name]
+            self._schemas.register(source, even_if_there=isinstance(statement, CreateAsSelect))
 
     def _delete_topic(self, topic: str) -> None:
         """Behind the queries that wrote into it."""

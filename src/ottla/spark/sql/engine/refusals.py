@@ -5,7 +5,6 @@ from __future__ import annotations
 from ottla.spark.sql.errors import SqlCode, SqlError
 from ottla.spark.sql.syntax.statements import (
     AlterSystem,
-    AssertSchema,
     AssertSource,
     AssertValues,
     CreateConnector,
@@ -25,11 +24,6 @@ def refused(statement: Statement) -> SqlError:
                 " '/query':\n\t* PRINT\n\t* SELECT",
                 remedy="Send it to /query-stream.",
                 code=SqlCode.QUERY_ENDPOINT,
-            )
-        case AssertSchema():
-            return SqlError(
-                "ASSERT SCHEMA needs a schema registry, which is not built yet.",
-                remedy="ASSERT TOPIC can be used.",
             )
         case AssertValues() | AssertSource():
             return SqlError(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.client import Admin, Producer
 from ottla.client.delivery import Setting
 from ottla.spark import session
+from ottla.spark.formats.registered import registry_of
 from ottla.spark.rows import tell_bad
 from ottla.spark.running.sharing import trouble_of_workers
 from ottla.spark.sql.catalog import Catalog, Source
@@ -131,7 +132,10 @@ class Workers:
         self._spark = SparkDoor(spark or self._start_spark)
         self._lock = threading.Lock()
         self._queries: Queries | None = None
-        self._tables = Tables(settings.bootstrap_servers, settings.client, on_bad=tell_bad)
+        self._registry = registry_of(settings.registry)
+        self._tables = Tables(
+            settings.bootstrap_servers, settings.client, on_bad=tell_bad, registry=self._registry
+        )
         self._producer: Producer[bytes, bytes] | None = None
 
     def warm_up(self, when_done: Callable[[], None]) -> None:
@@ -178,6 +182,7 @@ class Workers:
                     self.state_dir,
                     settings.client,
                     service_id=settings.service_id,
+                    registry=settings.registry,
                 )
             return self._queries
 
@@ -254,7 +259,10 @@ class Workers:
 
     def print_topic(self, statement: Print) -> Answer:
         settings = self._settings
-        return Printed(Printing(settings.bootstrap_servers, statement, settings.client))
+        printing = Printing(
+            settings.bootstrap_servers, statement, settings.client, registry=self._registry
+        )
+        return Printed(printing)
 
     def forget(self, catalog: Catalog, name: str) -> None:
         """A source was dropped: its rows are not kept any more."""
@@ -265,7 +273,7 @@ class Workers:
     # Rows written
 
     def insert_values(self, statement: InsertValues, source: Source) -> None:
-        self._send(source, Inserts(source).of_statement(statement))
+        self._send(source, Inserts(source, self._registry).of_statement(statement))
 
     def insert_row(self, source: Source, row: Mapping[str, Any]) -> None:
         """Of JSON: names as in a statement, values as ksqlDB's REST writes them."""
@@ -283,7 +291,7 @@ class Workers:
                     remedy=f"Column {name} is {type_}.",
                     code=SqlCode.BAD_REQUEST,
                 ) from None
-        self._send(source, Inserts(source).of_row(values))
+        self._send(source, Inserts(source, self._registry).of_row(values))
 
     def _send(self, source: Source, record: Record) -> None:
         """Returns when it is safe."""

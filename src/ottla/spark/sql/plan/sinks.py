@@ -23,6 +23,7 @@ from ottla.spark.sql.definitions import (
 from ottla.spark.sql.errors import SqlError
 from ottla.spark.sql.plan.stages import Topic
 from ottla.spark.sql.schema import Format, Layout, Schema, Windowed
+from ottla.spark.sql.schema_properties import INHERITED, Owner
 from ottla.spark.sql.syntax.statements import Properties, SourceKind, Window
 from ottla.spark.sql.widening import can_widen
 
@@ -72,10 +73,11 @@ def layout_of(
     check_properties(with_, CREATE_AS_PROPERTIES)
     for each in schema.key:
         refuse_maps(each)
+    owner = Owner(_topic_name(wish, session), wish.name)
     return Layout(
         schema,
-        _key_format(with_, schema, first.key_format, session),
-        _value_format(with_, schema, first.value_format, session),
+        _key_format(with_, schema, first.key_format, session, owner),
+        _value_format(with_, schema, first.value_format, session, owner),
         is_table=wish.kind is SourceKind.TABLE,
         windowed=windowed,
         timestamp=timestamp_column(with_, schema.columns),
@@ -83,8 +85,12 @@ def layout_of(
     )
 
 
+def _topic_name(wish: SinkWish, session: Mapping[str, str]) -> str:
+    return text(wish.properties, "KAFKA_TOPIC") or f"{session.get(TOPIC_PREFIX, '')}{wish.name}"
+
+
 def _key_format(
-    with_: Properties, schema: Schema, first: Format, session: Mapping[str, str]
+    with_: Properties, schema: Schema, first: Format, session: Mapping[str, str], owner: Owner
 ) -> Format:
     if not schema.key:
         if text(with_, "KEY_FORMAT") not in (None, "NONE"):
@@ -94,22 +100,24 @@ def _key_format(
             )
         return Format("NONE")
     inherited = {} if first.name == "NONE" else {DEFAULT_KEY_FORMAT: first.name}
-    found = key_format(with_, schema.columns, {**session, **inherited})
-    return _with_delimiter(found, first)
+    found = key_format(with_, schema.columns, {**session, **inherited}, owner)
+    return _with_inherited(found, first)
 
 
 def _value_format(
-    with_: Properties, schema: Schema, first: Format, session: Mapping[str, str]
+    with_: Properties, schema: Schema, first: Format, session: Mapping[str, str], owner: Owner
 ) -> Format:
     """WRAP_SINGLE_VALUE is of one topic, and not of what is made from it."""
     defaults = {**session, DEFAULT_VALUE_FORMAT: first.name}
-    return _with_delimiter(value_format(with_, schema.columns, defaults), first)
+    return _with_inherited(value_format(with_, schema.columns, defaults, owner), first)
 
 
-def _with_delimiter(found: Format, first: Format) -> Format:
-    if found.properties or found.name != first.name:
+def _with_inherited(found: Format, first: Format) -> Format:
+    """The delimiter and what null is like; names and ids of schemas are of one topic."""
+    if found.name != first.name:
         return found
-    return replace(found, properties=dict(first.properties))
+    kept = {name: first.properties[name] for name in INHERITED if name in first.properties}
+    return replace(found, properties={**kept, **found.properties})
 
 
 def topic_of(
@@ -122,7 +130,7 @@ def topic_of(
     if window is not None and window.retention_ms is not None:
         with_ = {"RETENTION_MS": window.retention_ms, **with_}
     return Topic(
-        text(with_, "KAFKA_TOPIC") or f"{session.get(TOPIC_PREFIX, '')}{wish.name}",
+        _topic_name(wish, session),
         whole_number(with_, "PARTITIONS"),
         whole_number(with_, "REPLICAS"),
         topic_configs(with_, wish.kind, windowed=windowed),

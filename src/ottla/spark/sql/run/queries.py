@@ -99,9 +99,10 @@ class Queries:
         settings: Mapping[str, Setting] | None = None,
         *,
         service_id: str = SERVICE_ID,
+        registry: Mapping[str, str] | None = None,
     ) -> None:
         self._dir = Path(state_dir)
-        self._cluster = Cluster(bootstrap_servers, settings or {})
+        self._cluster = Cluster(bootstrap_servers, settings or {}, registry)
         self._ground = Ground(spark, self._cluster, service_id, Pace())
         self._lock = threading.RLock()
         self._queries: dict[str, _Query] = {}

@@ -31,6 +31,9 @@ HANDLERS: Final = {
     "defaultproductionexceptionhandler": fail,
 }
 KINDS: Final = {
+    # The names that Kafka had first; the later ones win.
+    "default.deserialization.exception.handler": FailureKind.DESERIALIZATION,
+    "default.production.exception.handler": FailureKind.PRODUCTION,
     "deserialization.exception.handler": FailureKind.DESERIALIZATION,
     "processing.exception.handler": FailureKind.PROCESSING,
     "production.exception.handler": FailureKind.PRODUCTION,

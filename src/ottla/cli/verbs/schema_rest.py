@@ -1,0 +1,100 @@
+"""A schema registry as the verbs ask it: a failure is a ToolError, with what to do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from ottla.cli.kafka.tool import ToolError, read_properties
+from ottla.cli.verbs.rest_login import GIVEN, USER_INFO, RestLogin
+from ottla.client.schema_registry import RegistryError, SchemaRegistry
+from ottla.errors import KafkaError
+from ottla.schemas.invalid_schema import InvalidSchema
+from ottla.schemas.schema_types import Reference
+
+KINDS: Final = {".avsc": "AVRO", ".avro": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
+_NO_SUBJECT: Final = 40401
+_NO_VERSION: Final = 40402
+_SSL: Final = "schema.registry.ssl."
+
+
+@contextmanager
+def opened(url: str) -> Iterator[SchemaRegistry]:
+    login = GIVEN.get() or RestLogin()
+    settings = dict(read_properties(login.config))
+    for name in [each for each in settings if each.startswith("ssl.")]:
+        settings.setdefault(f"schema.registry.{name}", settings[name])
+    if user := login.user_info():
+        settings |= {"basic.auth.credentials.source": "USER_INFO", USER_INFO: user}
+    try:
+        registry = SchemaRegistry(url, settings)
+    except ValueError as error:
+        raise ToolError(f"--registry: {error}") from None
+    try:
+        yield registry
+    except RegistryError as error:
+        raise ToolError(_refusal(error)) from None
+    except InvalidSchema as error:
+        raise ToolError(f"the schema is not valid: {error}") from None
+    except KafkaError as error:
+        raise ToolError(
+            f"{error}\n      `ottla serve --registry` or `ottla registry` starts one;"
+            " --registry names another."
+        ) from None
+    finally:
+        registry.close()
+
+
+def _refusal(error: RegistryError) -> str:
+    advice = ""
+    if error.code == _NO_SUBJECT:
+        advice = "\n      `ottla schemas list` shows the subjects there are."
+    elif error.code == _NO_VERSION:
+        advice = "\n      `ottla schemas show SUBJECT` shows its latest version."
+    elif error.status == 401:
+        advice = "\n      Log in: `ottla schemas --user NAME ...`, or USER:PASSWORD@ in --registry."
+    elif error.status == 403:
+        advice = "\n      This user may not do that."
+    return f"{error} (error code {error.code}){advice}"
+
+
+def read_text(file: str) -> str:
+    """- is standard input."""
+    if file == "-":
+        return sys.stdin.read()
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ToolError(f"{file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ToolError(f"{file}: no text in UTF-8") from None
+
+
+def kind_of(file: str, given: str) -> str:
+    if given:
+        kind = given.upper()
+        if kind not in KINDS.values():
+            raise ToolError(f"--type {given}: expected avro, json or protobuf")
+        return kind
+    suffix = Path(file).suffix.lower()
+    if suffix not in KINDS:
+        raise ToolError(
+            f"{file}: of which type is it? Its name ends with none of {', '.join(KINDS)}: give"
+            " --type avro, json or protobuf"
+        )
+    return KINDS[suffix]
+
+
+def references_of(given: Sequence[str]) -> tuple[Reference, ...]:
+    """NAME=SUBJECT:VERSION; the subject may have colons itself."""
+    found = []
+    for text in given:
+        name, equals, place = text.partition("=")
+        subject, colon, version = place.rpartition(":")
+        if not (name and equals and subject and colon and version.isdigit()):
+            raise ToolError(f"--reference {text}: expected NAME=SUBJECT:VERSION")
+        found.append(Reference(name, subject, int(version)))
+    return tuple(found)

@@ -1,0 +1,73 @@
+"""What becomes of a record that can't be read: Kafka's deserialization exception handlers.
+
+A handler is given the error. It raises it, and the consumer's caller has it; or it returns, and the
+consumer goes on behind the record.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ottla.client.producer import Producer
+    from ottla.client.received import RecordDeserializationError
+
+OnUndecodable = Callable[["RecordDeserializationError"], None]
+LETTER_S_MAX: Final = 60.0
+_PREFIX: Final = "__dlq.errors."
+
+log = logging.getLogger("ottla.client")
+
+
+def fail(error: RecordDeserializationError) -> None:
+    raise error
+
+
+def log_and_continue(error: RecordDeserializationError) -> None:
+    log.warning("%s", error)
+
+
+def dead_letters(producer: Producer[bytes, bytes], topic: str, group: str = "") -> OnUndecodable:
+    """Logs, and sends the record as it was to `topic`, with what happened in its headers.
+
+    The letter is delivered before the consumer goes on: a record is never lost between the two.
+    """
+
+    def handle(error: RecordDeserializationError) -> None:
+        log.warning("%s; it goes to %s", error, topic)
+        cause = error.__cause__ or error
+        words = {
+            "topic": error.topic,
+            "partition": str(error.partition),
+            "offset": str(error.offset),
+            "group": group,
+            "exception": type(cause).__name__,
+            "message": str(error),
+        }
+        headers = [
+            *error.headers,
+            *((_PREFIX + name, text.encode()) for name, text in words.items()),
+        ]
+        sent = producer.send(
+            topic, error.value, key=error.key, headers=headers, timestamp_ms=error.timestamp_ms
+        )
+        sent.result(LETTER_S_MAX)
+
+    return handle
+
+
+_WORDS: Final = {"fail": fail, "continue": log_and_continue}
+
+
+def handler_of(given: str | OnUndecodable) -> OnUndecodable | None:
+    """From Kafka's words; None if the error is simply raised."""
+    if callable(given):
+        return given
+    if given not in _WORDS:
+        raise ValueError(
+            f"deserialization_exception_handler is 'fail', 'continue' or a function, not {given!r}"
+        )
+    handler = _WORDS[given]
+    return None if handler is fail else handler

@@ -1,0 +1,358 @@
+"""What Avro, JsonSchema and Protobuf have in common: which schema a record is written or read by.
+
+Confluent's wire format (ottla.schemas.framing): the schema's id in front of the payload, or its
+GUID in a header. Schemas are resolved once for each topic and type, or each id; what that costs
+later is a look into a dict. The libraries of the languages are imported with the first record.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, TypeVar
+
+from ottla.client.registry_error import RegistryError
+from ottla.client.serde import HeaderList, HeaderPairs, SerializationError, TopicSerde
+from ottla.client.serdes.serde_settings import (
+    check_names,
+    is_serde_setting,
+    settings_of,
+)
+from ottla.errors import KafkaError
+from ottla.schemas.framing import (
+    GUID_BYTES,
+    ID_FRAME,
+    KEY_HEADER,
+    VALUE_HEADER,
+    NotFramed,
+    SchemaName,
+    split,
+    with_guid,
+    with_id,
+)
+
+if TYPE_CHECKING:
+    from ottla.client.schema_registry import RegisteredSchema, SchemaRegistry
+    from ottla.schemas.schema_types import ParsedSchema, Reference
+
+T = TypeVar("T")
+Encode = Callable[[Any], bytes]
+Decode = Callable[[bytes, int], Any]
+
+GUID_FRAME_BYTES: Final = 1 + GUID_BYTES
+KEPT_MAX: Final = 1_000  # of writers and readers each; more are resolved again
+_MISSING: Final = "serdes with a schema registry need more packages: pip install 'ottla[registry]'"
+
+
+@dataclass(slots=True)
+class ValueSchema:
+    """The schema that a value brings along. `record` is its name there."""
+
+    text: str
+    record: str
+    references: Sequence[Reference] = ()
+
+
+@dataclass(slots=True)
+class RecordWriter:
+    prefix: bytes
+    header: bytes  # empty if the registry gives no GUID
+    encode: Encode
+    schema: str
+    expires_s: float | None
+
+
+@dataclass(slots=True)
+class RecordReader:
+    decode: Decode
+    schema: str
+
+
+class RegistrySerde(TopicSerde[T]):
+    """`of` is a dataclass, a Pydantic model or a message class; `schema` is a text.
+
+    `registry` is a URL or an `ottla.client.schema_registry.SchemaRegistry`; without it
+    `schema.registry.url` counts, from `settings` or from those of the client that uses the serde.
+    """
+
+    kind: ClassVar[str]
+    uses_headers = True
+    _own_registry: SchemaRegistry | None = None
+
+    def __init__(
+        self,
+        of: type[T] | None = None,
+        *,
+        schema: str = "",
+        references: Sequence[Reference] = (),
+        registry: SchemaRegistry | str | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        check_names(settings or {})
+        self._type: Any = of
+        self.schema = schema
+        self.references = tuple(references)
+        self._registry_given = registry
+        self._given = dict(settings or {})
+        self._is_key = False
+        self._settings = settings_of(self._given, is_key=False)
+        self._forget()
+
+    def configured(self, settings: Mapping[str, Any], *, is_key: bool) -> RegistrySerde[T]:
+        taken = {name: value for name, value in settings.items() if is_serde_setting(name)}
+        given = {**taken, **self._given}
+        if is_key == self._is_key and given == self._given:
+            return self
+        made: RegistrySerde[T] = object.__new__(type(self))
+        made.__dict__.update(self.__getstate__())
+        made._given = given
+        made._is_key = is_key
+        made._settings = settings_of(given, is_key=is_key)
+        made._forget()
+        return made
+
+    # Bytes
+
+    def serialize(self, topic: str, value: T | None) -> bytes | None:
+        """The id goes in front of the payload, whatever the settings say: there are no headers."""
+        if value is None:
+            return None
+        writer = self._writer(topic, value)
+        try:
+            return writer.prefix + writer.encode(value)
+        except Exception as error:
+            self._unwritable(topic, writer, error)
+
+    def serialize_with_headers(
+        self, topic: str, headers: HeaderList, value: T | None
+    ) -> bytes | None:
+        if headers and any(pair[0] == self._header for pair in headers):
+            # From the record that this one was made of. Readers would believe it.
+            headers[:] = [pair for pair in headers if pair[0] != self._header]
+        if value is None or not self._settings.id_in_header:
+            return self.serialize(topic, value)
+        writer = self._writer(topic, value)
+        if not writer.header:
+            raise SerializationError(f"{topic}: the registry has no GUIDs, so no ids in headers")
+        try:
+            payload = writer.encode(value)
+        except Exception as error:
+            self._unwritable(topic, writer, error)
+        headers.append((self._header, writer.header))
+        return payload
+
+    def deserialize(self, topic: str, data: bytes | None) -> T | None:
+        if data is None:
+            return None
+        reader = self._readers.get(data[: ID_FRAME.size])
+        if reader is not None:
+            return self._read(topic, reader, data, ID_FRAME.size)
+        reader = self._readers.get(data[:GUID_FRAME_BYTES])
+        if reader is not None:
+            return self._read(topic, reader, data, GUID_FRAME_BYTES)
+        return self._first(topic, data, data, in_header=False)
+
+    def deserialize_with_headers(
+        self, topic: str, headers: HeaderPairs, data: bytes | None
+    ) -> T | None:
+        if data is None:
+            return None
+        if headers and self._settings.looks_at_headers:
+            for name, named in headers:
+                if name == self._header and named:
+                    reader = self._readers.get(named)
+                    if reader is None:
+                        return self._first(topic, named, data, in_header=True)
+                    return self._read(topic, reader, data, 0)
+        return self.deserialize(topic, data)
+
+    def _read(self, topic: str, reader: RecordReader, data: bytes, position: int) -> T:
+        try:
+            found: T = reader.decode(data, position)
+            return found
+        except Exception as error:
+            raise SerializationError(
+                f"{topic}: the {self._side} can't be read by {reader.schema}: {_words(error)}",
+                reader.schema,
+            ) from error
+
+    def _first(self, topic: str, named: bytes, data: bytes, *, in_header: bool) -> T:
+        """A record of a schema that no record had before."""
+        try:
+            name, position = split(named)
+        except NotFramed as error:
+            raise SerializationError(
+                f"{topic}: the {self._side} names no schema: {error}"
+            ) from None
+        header = named if in_header else b""
+        decode = self._asked(topic, str(name), lambda: self._decode(topic, name, header))
+        reader = RecordReader(decode, str(name))
+        found = self._read(topic, reader, data, 0 if in_header else position)
+        _keep(self._readers, named if in_header else named[:position], reader)
+        return found
+
+    # Which schema
+
+    def _writer(self, topic: str, value: Any) -> RecordWriter:
+        writer = self._writers.get((topic, type(value)))
+        if writer is None or (writer.expires_s is not None and time.monotonic() > writer.expires_s):
+            writer = self._asked(topic, "", lambda: self._opened(topic, value))
+            _keep(self._writers, (topic, type(value)), writer)
+        return writer
+
+    def _opened(self, topic: str, value: Any) -> RecordWriter:
+        own = self._schema_of(value)
+        settings, registry = self._settings, self._registry
+        if own is None and not settings.uses_given:
+            raise SerializationError(
+                f"no schema for a {type(value).__name__}: give {type(self).__name__} a class or a"
+                " schema, or set use.latest.version"
+            )
+        record = "" if own is None else own.record
+        subject = settings.subject_name(topic, self._is_key, record)
+        if own is None or settings.uses_given:
+            found = self._given_schema(subject, own)
+        else:
+            references = self._registered_references(topic, own, value)
+            ask = registry.register if settings.registers else registry.look_up
+            found = ask(subject, self.kind, own.text, references, normalize=settings.normalize)
+        parsed = registry.parsed(found)
+        indexes, encode = self._encoder(parsed, value)
+        lasts_s = settings.latest_ttl_s if settings.uses_given else None
+        return RecordWriter(
+            with_id(found.id, indexes),
+            with_guid(found.guid, indexes) if found.guid else b"",
+            encode,
+            str(SchemaName(found.id)),
+            None if lasts_s is None else time.monotonic() + lasts_s,
+        )
+
+    def _given_schema(self, subject: str, own: ValueSchema | None) -> RegisteredSchema:
+        settings, registry = self._settings, self._registry
+        if settings.use_id is not None:
+            found, strict = registry.by_id(settings.use_id, subject), settings.id_strict
+            if not found.guid and settings.id_in_header:
+                by_text = registry.look_up(subject, found.kind, found.text, found.references)
+                found = replace(found, guid=by_text.guid)
+        elif settings.use_guid:
+            found, strict = registry.by_guid(settings.use_guid), settings.id_strict
+        elif settings.use_metadata:
+            found, strict = registry.with_metadata(subject, settings.use_metadata), False
+        else:
+            found, strict = registry.version(subject), settings.latest_strict
+        if found.kind != self.kind:
+            raise SerializationError(f"{subject}: the schema is {found.kind}, not {self.kind}")
+        if strict and own is not None:
+            self._check_readable(subject, found, own)
+        return found
+
+    def _check_readable(self, subject: str, given: RegisteredSchema, own: ValueSchema) -> None:
+        """Could a reader with the given schema read what a writer with our own writes?"""
+        from ottla.schemas.compatibility.check import incompatibilities
+        from ottla.schemas.schema_types import parse
+
+        texts = self._registry.referenced_texts(given.references)
+        ours = parse(self.kind, own.text, texts)
+        found = incompatibilities("BACKWARD", self._registry.parsed(given), [ours])
+        if found:
+            raise SerializationError(
+                f"{subject}: {SchemaName(given.id)} can't take these values ({found[0]}). Without"
+                " this check: latest.compatibility.strict=false"
+            )
+
+    def _registered_references(
+        self, topic: str, own: ValueSchema, value: Any
+    ) -> Sequence[Reference]:
+        return own.references
+
+    def _decode(self, topic: str, name: SchemaName, header: bytes) -> Decode:
+        registry = self._registry
+        found = registry.by_guid(name.guid) if name.guid else registry.by_id(name.id)
+        if found.kind != self.kind:
+            raise SerializationError(f"it is {found.kind}, not {self.kind}")
+        return self._decoder(topic, registry.parsed(found), header)
+
+    def _asked(self, topic: str, schema: str, ask: Callable[[], Any]) -> Any:
+        """What depends on the record is a SerializationError; a registry that does not answer, or
+        refuses us, is not."""
+        try:
+            return ask()
+        except RegistryError as error:
+            if error.status in (401, 403, 429) or error.status >= 500:
+                raise
+            raise self._failure(topic, schema, error) from error
+        except KafkaError:
+            raise
+        except ImportError as error:
+            raise ImportError(f"{_MISSING} ({error})") from error
+        except Exception as error:
+            raise self._failure(topic, schema, error) from error
+        finally:
+            if self._own_registry is not None:
+                self._own_registry.close()  # we ask seldom: no connection is kept for it
+
+    def _failure(self, topic: str, schema: str, error: Exception) -> SerializationError:
+        by = f" by {schema}" if schema else ""
+        return SerializationError(f"{topic}: the {self._side}{by}: {_words(error)}", schema)
+
+    def _unwritable(self, topic: str, writer: RecordWriter, error: Exception) -> NoReturn:
+        raise SerializationError(
+            f"{topic}: the {self._side} can't be written by {writer.schema}: {_words(error)}",
+            writer.schema,
+        ) from error
+
+    @property
+    def _side(self) -> str:
+        return "key" if self._is_key else "value"
+
+    @property
+    def _registry(self) -> SchemaRegistry:
+        given = self._registry_given
+        if given is not None and not isinstance(given, str):
+            return given
+        if self._own_registry is None:
+            from ottla.client.schema_registry import SchemaRegistry
+
+            self._own_registry = SchemaRegistry(given or "", self._given)
+        return self._own_registry
+
+    def _forget(self) -> None:
+        self._header = KEY_HEADER if self._is_key else VALUE_HEADER
+        self._own_registry = None
+        self._writers: dict[tuple[str, type], RecordWriter] = {}
+        self._readers: dict[bytes, RecordReader] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Workers of Spark get the settings, and ask the registry themselves."""
+        left_out = ("_own_registry", "_writers", "_readers", "_models")
+        return {name: each for name, each in self.__dict__.items() if name not in left_out}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget()
+
+    # What each language does
+
+    @abstractmethod
+    def _schema_of(self, value: Any) -> ValueSchema | None:
+        """The schema of a value; None if nobody knows it."""
+
+    @abstractmethod
+    def _encoder(self, schema: ParsedSchema, value: Any) -> tuple[bytes, Encode]:
+        """For values of this type; and what stands between id and payload."""
+
+    @abstractmethod
+    def _decoder(self, topic: str, schema: ParsedSchema, header: bytes) -> Decode:
+        """For payloads of this schema; `header` is what named it, if no prefix did."""
+
+
+def _keep(kept: dict[Any, Any], key: Any, value: Any) -> None:
+    if len(kept) >= KEPT_MAX:
+        kept.clear()
+    kept[key] = value
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__

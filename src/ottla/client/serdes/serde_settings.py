@@ -1,0 +1,155 @@
+"""Settings of a serde with a registry, by Confluent's names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, Final
+
+from ottla.client.serdes.subject_names import SubjectName, strategy_of, topic_name
+
+_OF_SERDE: Final = frozenset(
+    (
+        "auto.register.schemas",
+        "id.compatibility.strict",
+        "json.fail.invalid.schema",
+        "latest.cache.ttl.sec",
+        "latest.compatibility.strict",
+        "normalize.schemas",
+        "reference.subject.name.strategy",
+        "schema.id.deserializer",
+        "schema.id.serializer",
+        "subject.name.strategy",
+        "subject.name.strategy.type",
+        "use.latest.version",
+        "use.latest.with.metadata",
+        "use.schema.guid",
+        "use.schema.id",
+        "validate",
+    )
+)
+_OF_SIDE: Final = ("subject.name.strategy", "schema.id.serializer", "schema.id.deserializer")
+_OF_REGISTRY: Final = ("schema.registry.", "basic.auth.", "bearer.auth.")
+# For the serializers of Java, where their job is done by the classes that are given here.
+_ELSEWHERE: Final = frozenset(
+    (
+        "avro.reflection.allow.null",
+        "avro.remove.java.properties",
+        "avro.use.logical.type.converters",
+        "derive.type",
+        "json.key.type",
+        "json.value.type",
+        "max.schemas.per.subject",
+        "schema.reflection",
+        "specific.avro.key.type",
+        "specific.avro.reader",
+        "specific.avro.value.type",
+        "specific.protobuf.key.type",
+        "specific.protobuf.value.type",
+    )
+)
+
+
+def is_serde_setting(name: str) -> bool:
+    """Is it for serdes, and not for the connection to the brokers?"""
+    bare = name.removeprefix("key.").removeprefix("value.")
+    in_sides = bare in _OF_SIDE
+    return in_sides or name in _OF_SERDE or name in _ELSEWHERE or name.startswith(_OF_REGISTRY)
+
+
+@dataclass(frozen=True, slots=True)
+class SerdeSettings:
+    auto_register: bool = True
+    use_latest: bool = False
+    use_metadata: Mapping[str, str] = field(default_factory=dict)
+    use_id: int | None = None
+    use_guid: str = ""
+    normalize: bool = False
+    latest_strict: bool = True
+    id_strict: bool = True
+    latest_ttl_s: float | None = None
+    subject_name: SubjectName = topic_name
+    reference_subject_name: SubjectName | None = None
+    id_in_header: bool = False
+    looks_at_headers: bool = True
+    validate: bool = True
+
+    @property
+    def registers(self) -> bool:
+        """Does a schema that the registry does not have yet become a version of its subject?"""
+        return self.auto_register and not self.uses_given
+
+    @property
+    def uses_given(self) -> bool:
+        """Is the schema of a record one that the registry has, whatever the value is?"""
+        return bool(
+            self.use_latest or self.use_metadata or self.use_id is not None or self.use_guid
+        )
+
+
+def settings_of(given: Mapping[str, Any], *, is_key: bool) -> SerdeSettings:
+    """Settings that begin with `key.` or `value.` are for that side, and win there."""
+    side = "key." if is_key else "value."
+    found = {
+        name: value for name, value in given.items() if not name.startswith(("key.", "value."))
+    }
+    found |= {
+        name.removeprefix(side): value for name, value in given.items() if name.startswith(side)
+    }
+    strategy = found.get("subject.name.strategy") or found.get("subject.name.strategy.type")
+    reference = found.get("reference.subject.name.strategy")
+    ttl_s = float(found.get("latest.cache.ttl.sec", -1))
+    use_id = int(found.get("use.schema.id") or -1)
+    made = SerdeSettings(
+        auto_register=_flag(found, "auto.register.schemas", True),
+        use_latest=_flag(found, "use.latest.version", False),
+        use_metadata=_pairs(found.get("use.latest.with.metadata")),
+        use_id=use_id if use_id >= 0 else None,
+        use_guid=str(found.get("use.schema.guid") or ""),
+        normalize=_flag(found, "normalize.schemas", False),
+        latest_strict=_flag(found, "latest.compatibility.strict", True),
+        id_strict=_flag(found, "id.compatibility.strict", True),
+        latest_ttl_s=ttl_s if ttl_s >= 0 else None,
+        subject_name=strategy_of(strategy) if strategy else topic_name,
+        reference_subject_name=reference if callable(reference) else None,
+        id_in_header=_place(found, "schema.id.serializer", ("prefix", "header")) == "header",
+        looks_at_headers=_place(found, "schema.id.deserializer", ("dual", "prefix")) == "dual",
+        validate=_flag(found, "json.fail.invalid.schema", _flag(found, "validate", True)),
+    )
+    if made.use_latest and found.get("auto.register.schemas") and made.auto_register:
+        raise ValueError("use.latest.version and auto.register.schemas can't both be true")
+    return made
+
+
+def check_names(given: Mapping[str, Any]) -> None:
+    for name in given:
+        if not is_serde_setting(name):
+            near = get_close_matches(name, _OF_SERDE, n=1)
+            hint = f": is it {near[0]}?" if near else ""
+            raise ValueError(f"a serde has no setting {name}{hint}")
+
+
+def _flag(settings: Mapping[str, Any], name: str, default: bool) -> bool:
+    value = str(settings.get(name, default)).lower()
+    if value not in ("true", "false"):
+        raise ValueError(f"{name} is true or false, not {value!r}")
+    return value == "true"
+
+
+def _pairs(given: Any) -> dict[str, str]:
+    """A dict, or as Java has it: `a=1,b=2`."""
+    if not given:
+        return {}
+    if isinstance(given, Mapping):
+        return {str(name): str(value) for name, value in given.items()}
+    return dict(part.split("=", 1) for part in str(given).split(","))
+
+
+def _place(settings: Mapping[str, Any], name: str, words: tuple[str, str]) -> str:
+    """A word, or Java's class: HeaderSchemaIdSerializer is header."""
+    given = str(settings.get(name, words[0])).rpartition(".")[2].lower()
+    word = given.removesuffix("deserializer").removesuffix("serializer").removesuffix("schemaid")
+    if word not in words:
+        raise ValueError(f"{name} is {words[0]} or {words[1]}, not {settings[name]!r}")
+    return word

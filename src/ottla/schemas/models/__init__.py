@@ -1,0 +1,1 @@
+"""Dataclasses and Pydantic models as schemas, and their instances as plain values."""

@@ -1,0 +1,74 @@
+"""Settings of converters with a schema registry, by Confluent's names, and names of subjects."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.spark.connect.config import ConfigDef, ConfigType, Importance
+from ottla.spark.connect.converters.converter import converter_config
+from ottla.spark.connect.errors import DataException
+from ottla.spark.connect.validators import at_least, one_of
+
+STRATEGIES: Final = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
+_PACKAGE: Final = "io.confluent.kafka.serializers.subject."
+
+
+def registry_config() -> ConfigDef:
+    """Those that every such converter has. `schema.registry.ssl.*` go to the registry's client."""
+    config = (
+        converter_config()
+        .define("schema.registry.url", ConfigType.LIST, importance=Importance.HIGH,
+                doc="URLs of the schema registry, with commas between them.")
+        .define("auto.register.schemas", ConfigType.BOOLEAN, True, Importance.MEDIUM,
+                "Whether a schema that is new to its subject is registered.")
+        .define("use.latest.version", ConfigType.BOOLEAN, False, Importance.LOW,
+                "Whether values are written with the latest version of the subject. Only without"
+                " auto.register.schemas.")
+        .define("use.schema.id", ConfigType.INT, -1, Importance.LOW,
+                "The id of the schema to write with. Only without auto.register.schemas.")
+        .define("latest.compatibility.strict", ConfigType.BOOLEAN, True, Importance.LOW,
+                "Whether the schema that is written with must be able to read the connector's.")
+        .define("latest.cache.ttl.sec", ConfigType.INT, -1, Importance.LOW,
+                "After how many seconds the latest version is looked up again; -1 is never.")
+        .define("normalize.schemas", ConfigType.BOOLEAN, False, Importance.LOW,
+                "Whether schemas are normalized when they are registered or looked up.")
+        .define("schemas.cache.size", ConfigType.INT, 1000, Importance.LOW,
+                "How many schemas of a topic this converter keeps at most.", validator=at_least(1))
+    )  # fmt: skip
+    known = one_of(*STRATEGIES, *(f"{_PACKAGE}{name}" for name in STRATEGIES))
+    for half in ("key", "value"):
+        config.define(f"{half}.subject.name.strategy", ConfigType.STRING, STRATEGIES[0],
+                      Importance.MEDIUM, f"How the subject of a {half} is named.",
+                      validator=known)  # fmt: skip
+    return _credentials(config)
+
+
+def _credentials(config: ConfigDef) -> ConfigDef:
+    return (
+        config.define("basic.auth.credentials.source", ConfigType.STRING, "URL", Importance.MEDIUM,
+                      "URL, USER_INFO or SASL_INHERIT.")
+        .define("basic.auth.user.info", ConfigType.PASSWORD, "", Importance.MEDIUM,
+                "user:password, for USER_INFO.")
+        .define("bearer.auth.credentials.source", ConfigType.STRING, "", Importance.MEDIUM,
+                "STATIC_TOKEN or OAUTHBEARER.")
+        .define("bearer.auth.token", ConfigType.PASSWORD, "", Importance.MEDIUM,
+                "The token, for STATIC_TOKEN.")
+        .define("bearer.auth.client.secret", ConfigType.PASSWORD, "", Importance.MEDIUM,
+                "The secret of the client, for OAUTHBEARER.")
+        .define("schema.registry.ssl.truststore.password", ConfigType.PASSWORD, "",
+                Importance.LOW, "The password of the truststore.")
+        .define("schema.registry.ssl.keystore.password", ConfigType.PASSWORD, "",
+                Importance.LOW, "The password of the keystore.")
+        .define("schema.registry.ssl.key.password", ConfigType.PASSWORD, "",
+                Importance.LOW, "The password of the key in the keystore.")
+    )  # fmt: skip
+
+
+def subject_of(strategy: str, topic: str, is_key: bool, record: str | None) -> str:
+    """The subject of a key or a value, by the strategy's class name, with or without package."""
+    named = strategy.removeprefix(_PACKAGE)
+    if named == STRATEGIES[0]:
+        return f"{topic}-key" if is_key else f"{topic}-value"
+    if not record:
+        raise DataException(f"{named} needs a schema of a record, which has a name")
+    return record if named == STRATEGIES[1] else f"{topic}-{record}"
