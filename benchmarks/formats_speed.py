@@ -5,13 +5,19 @@ python -m benchmarks.formats_speed
 
 from __future__ import annotations
 
+import io
+import json
 import time
 from collections.abc import Callable
 from typing import Any, Final
 
+import fastavro
 import orjson
 import pyarrow as pa
 
+from ottla.client.schema_registry import RegisteredSchema
+from ottla.schemas.schema_types import ParsedSchema
+from ottla.schemas.schema_types import parse as parse_schema
 from ottla.spark.formats import Decoder, Encoder
 from ottla.spark.sql import types as t
 from ottla.spark.sql.pull import simple_pull
@@ -36,7 +42,8 @@ COLUMNS: Final = (
 
 
 def layout_of(name: str) -> Layout:
-    return Layout(Schema(COLUMNS), Format("KAFKA"), Format(name), is_table=True)
+    value = Format(name, properties={"SUBJECT": "t-value"})
+    return Layout(Schema(COLUMNS), Format("KAFKA"), value, is_table=True)
 
 
 def json_value(number: int) -> bytes:
@@ -50,6 +57,22 @@ def json_value(number: int) -> bytes:
             "comment": f"some longer text that is here for size, {number}",
         }
     )
+
+
+class HeldSchemas:
+    """A registry of one schema."""
+
+    text = ""
+
+    def register(self, subject: str, kind: str, text: str) -> RegisteredSchema:
+        self.kind, self.text = kind, text
+        return self.by_id(1)
+
+    def by_id(self, id: int) -> RegisteredSchema:
+        return RegisteredSchema(id, self.kind, self.text)
+
+    def parsed(self, schema: RegisteredSchema) -> ParsedSchema:
+        return parse_schema(schema.kind, schema.text, {})
 
 
 class Held:
@@ -87,16 +110,34 @@ def formats() -> None:
     partitions = pa.array([0] * ROWS, pa.int32())
     values = pa.array([json_value(each) for each in range(ROWS)], pa.binary())
     rows, _ = Decoder(layout_of("JSON")).decode(keys, values, numbers, partitions, numbers)
-    for name in ("JSON", "DELIMITED"):
-        encoder, decoder = Encoder(layout_of(name)), Decoder(layout_of(name))
+    for name in ("JSON", "DELIMITED", "AVRO", "JSON_SR", "PROTOBUF", "PROTOBUF_NOSR"):
+        schemas: Any = HeldSchemas()
+        encoder, decoder = Encoder(layout_of(name), schemas), Decoder(layout_of(name), schemas)
         written = encoder.encode(rows)[1]
         given = values if name == "JSON" else written
 
         def read(decoder: Decoder = decoder, given: pa.Array = given) -> object:
             return decoder.decode(keys, given, numbers, partitions, numbers)
 
-        print(f"{name:10} read  {ROWS / best(read):12,.0f} rows/s")
-        print(f"{name:10} write {ROWS / best(lambda e=encoder: e.encode(rows)):12,.0f} rows/s")
+        print(f"{name:13} read  {ROWS / best(read):12,.0f} rows/s")
+        print(f"{name:13} write {ROWS / best(lambda e=encoder: e.encode(rows)):12,.0f} rows/s")
+        if name == "AVRO":
+            fastavro_beside(given, schemas)
+
+
+def fastavro_beside(values: pa.Array, schemas: HeldSchemas) -> None:
+    """The same payloads by fastavro, row by row, and its dicts as Arrow's columns."""
+    schema = fastavro.parse_schema(json.loads(schemas.text))
+
+    def read() -> object:
+        rows = [
+            fastavro.schemaless_reader(io.BytesIO(value[5:]), schema, None)
+            for value in values.to_pylist()
+        ]
+        names = [each.name for each in COLUMNS[1:]]
+        return [pa.array([row[name] for row in rows]) for name in names]
+
+    print(f"{'fastavro':13} read  {ROWS / best(read):12,.0f} rows/s")
 
 
 def questions() -> None:

@@ -1,9 +1,10 @@
 """Orders and payments, joined, counted and stored while they come: `make demo`.
 
-Starts a broker and, on one Spark, three things beside each other: a SQL query that joins orders
-with payments (the table is shown as it changes), a stream job that counts what is ordered, and a
-connector that writes payments into Parquet files. Ends by itself; the exit code is 1 if one of
-them does not agree with what was sent.
+Starts a broker with a schema registry and, on one Spark, three things beside each other: a SQL
+query that joins orders with payments (the table is shown as it changes), a stream job that counts
+what is ordered, and a connector that writes payments into Parquet files. All of it is Avro, by the
+schemas that SQL registers. Ends by itself; the exit code is 1 if one of them does not agree with
+what was sent.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from ottla.client import Admin, Producer, TopicPartition
+from ottla.client.schema_registry import SchemaRegistry
+from ottla.client.serdes.avro import Avro
 from ottla.errors import KafkaError
 from ottla.spark import session
 from ottla.spark.connect.run import runner
@@ -42,10 +45,10 @@ from ottla.testing import LocalCluster
 
 STATEMENTS = """\
 CREATE STREAM orders (order_id STRING KEY, product STRING, amount INTEGER)
-  WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON', PARTITIONS=2);
+  WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='AVRO', PARTITIONS=2);
 
 CREATE STREAM payments (order_id STRING KEY, method STRING)
-  WITH (KAFKA_TOPIC='payments', VALUE_FORMAT='JSON', PARTITIONS=2);
+  WITH (KAFKA_TOPIC='payments', VALUE_FORMAT='AVRO', PARTITIONS=2);
 
 CREATE TABLE revenue AS
   SELECT o.product AS product, COUNT(*) AS paid, SUM(o.amount) AS amount
@@ -76,6 +79,7 @@ class Shop:
     """Makes up orders, and payments for most of them; remembers what should come of it."""
 
     bootstrap_servers: str
+    registry_url: str
     seed: int
     orders: int = 0
     payments: int = 0
@@ -86,7 +90,10 @@ class Shop:
 
     def run(self) -> None:
         chance = random.Random(self.seed)
-        with Producer(self.bootstrap_servers) as producer:
+        # Values are dicts, written by the schema that CREATE STREAM has registered for their topic.
+        latest = {"auto.register.schemas": False, "use.latest.version": True}
+        value = Avro(registry=self.registry_url, settings=latest)
+        with Producer(self.bootstrap_servers, value=value) as producer:
             while not self.closed.wait(1 / ORDERS_PER_S):
                 self._sell(producer, chance)
 
@@ -95,13 +102,13 @@ class Shop:
         key, product = f"order-{self.orders}", chance.choice(PRODUCTS)
         amount = chance.randint(1, 40)
         self.ordered[product] += 1
-        producer.send("orders", key=key, value=json.dumps({"product": product, "amount": amount}))
+        producer.send("orders", key=key, value={"PRODUCT": product, "AMOUNT": amount})
         if chance.randrange(10) < PAID_OF_TEN:
             self.payments += 1
             self.paid[product] += 1
             self.amounts[product] += amount
             method = chance.choice(METHODS)
-            producer.send("payments", key=key, value=json.dumps({"method": method}))
+            producer.send("payments", key=key, value={"METHOD": method})
 
 
 def main() -> int:
@@ -111,17 +118,19 @@ def main() -> int:
     wishes = parser.parse_args()
     console = Console()
     with (
-        LocalCluster(process=True) as cluster,
+        LocalCluster(process=True, registry=True) as cluster,
         tempfile.TemporaryDirectory() as state,
         ExitStack() as stack,
     ):
-        servers = cluster.bootstrap_servers
-        console.print(f"A broker listens on [bold]{servers}[/bold].")
-        engine = stack.enter_context(engine_on(servers, state, console))
-        sales = stack.enter_context(sales_on(servers, state, console))
+        servers, registry = cluster.bootstrap_servers, cluster.registry_url
+        console.print(
+            f"A broker listens on [bold]{servers}[/bold], a registry at [bold]{registry}[/bold]."
+        )
+        engine = stack.enter_context(engine_on(servers, registry, state, console))
+        sales = stack.enter_context(sales_on(servers, registry, state, console))
         files = Path(state) / "parquet"
-        stack.enter_context(payments_to(files, servers, console))
-        shop = Shop(servers, wishes.seed)
+        stack.enter_context(payments_to(files, servers, registry, console))
+        shop = Shop(servers, registry, wishes.seed)
         right = show(engine, shop, wishes.seconds, console)
         right &= sales_agree(sales, shop, console)
         right &= files_agree(files, servers, console)
@@ -129,10 +138,13 @@ def main() -> int:
 
 
 @contextmanager
-def engine_on(bootstrap_servers: str, state: str, console: Console) -> Iterator[Engine]:
+def engine_on(
+    bootstrap_servers: str, registry_url: str, state: str, console: Console
+) -> Iterator[Engine]:
     settings = Settings(
         {
             "bootstrap.servers": bootstrap_servers,
+            "ksql.schema.registry.url": registry_url,
             "ksql.streams.state.dir": state,
             "auto.offset.reset": "earliest",
         }
@@ -143,6 +155,7 @@ def engine_on(bootstrap_servers: str, state: str, console: Console) -> Iterator[
     try:
         console.print(Syntax(STATEMENTS, "sql", background_color="default"))
         engine.execute(STATEMENTS)
+        show_schemas(registry_url, console)
         with console.status("Spark starts ..."):
             trouble = workers.wait_for_spark()
         if trouble:
@@ -152,8 +165,19 @@ def engine_on(bootstrap_servers: str, state: str, console: Console) -> Iterator[
         engine.close()
 
 
+def show_schemas(registry_url: str, console: Console) -> None:
+    registry = SchemaRegistry(registry_url)
+    for subject in registry.subjects():
+        found = registry.version(subject)
+        console.print(f"Schema {found.id}, [bold]{subject}[/bold] version {found.version}:")
+        console.print(Syntax(found.text, "json", background_color="default", word_wrap=True))
+    registry.close()
+
+
 @contextmanager
-def sales_on(bootstrap_servers: str, state: str, console: Console) -> Iterator[Application]:
+def sales_on(
+    bootstrap_servers: str, registry_url: str, state: str, console: Console
+) -> Iterator[Application]:
     """The stream job, as `ottla streams run` has it."""
     console.print(f"A stream job: [bold]{JOB.name}[/bold]")
     console.print(
@@ -166,17 +190,20 @@ def sales_on(bootstrap_servers: str, state: str, console: Console) -> Iterator[A
         bootstrap_servers=bootstrap_servers,
         state_dir=state,
         spark=session.start,
-        config={"auto.offset.reset": "earliest"},
+        config={"auto.offset.reset": "earliest", "schema.registry.url": registry_url},
     ) as job:
         yield job.start()
 
 
 @contextmanager
-def payments_to(files: Path, bootstrap_servers: str, console: Console) -> Iterator[runner.Running]:
+def payments_to(
+    files: Path, bootstrap_servers: str, registry_url: str, console: Console
+) -> Iterator[runner.Running]:
     """The connector, as `ottla connect create` would have it."""
     console.print(f"A connector: [bold]{CONNECTOR.name}[/bold]")
     wish = json.loads(CONNECTOR.read_text())
-    config = {**wish["config"], "store.url": str(files)}
+    registry = {"value.converter.schema.registry.url": registry_url}
+    config = {**wish["config"], **registry, "store.url": str(files)}
     worker = Worker({"bootstrap.servers": bootstrap_servers})
     running = runner.start(wish["name"], config, spark=session.start, worker=worker)
     try:

@@ -1,16 +1,17 @@
-"""How often each product was ordered: a stream job in ten lines.
+"""How often each product was ordered: a stream job in ten lines. Orders are Avro.
 
-ottla streams run examples/sales_job.py --bootstrap-server localhost:9092 --application-id sales
+ottla streams run examples/sales_job.py --bootstrap-server localhost:9092 --application-id sales \
+    --config schema.registry.url=http://localhost:8081
 """
 
 from __future__ import annotations
 
-from ottla.spark.streams import Json, Long, String, Topology
+from ottla.spark.streams import Avro, Long, String, Topology
 
 topology = Topology()
 (
-    topology.stream("orders", key=String(), value=Json())
-    .group_by(lambda order: order["product"], key=String())
+    topology.stream("orders", key=String(), value=Avro())
+    .group_by(lambda order: order["PRODUCT"], key=String())
     .count(store="sales")
     .to_stream()
     .to("sales", key=String(), value=Long())

@@ -6,9 +6,18 @@ not at fault, or what is not built.
 
 from __future__ import annotations
 
-from suites import go_steps, librdkafka_steps, node_steps, python_steps
+from suites import (
+    go_steps,
+    librdkafka_steps,
+    node_steps,
+    python_steps,
+    registry_steps,
+    registry_suites,
+)
+from suites.registry_server import RegistryNeed
 from suites.security import (
     OAUTHBEARER,
+    ORDINARY,
     PLAIN,
     SASL_PLAINTEXT,
     SASL_SSL,
@@ -127,7 +136,7 @@ LIBRDKAFKA_SASL_SSL = Suite(
     steps=librdkafka_steps.over_sasl_ssl,
     settings=LIBRDKAFKA_SETTINGS,
     racks=True,
-    secured=Secured((SASL_SSL,)),
+    secured=Secured((SASL_SSL,), scram_users=((ORDINARY[0], SCRAM[1], ORDINARY[1]),)),
     left_out=LIBRDKAFKA_LEFT_OUT,
     known=LIBRDKAFKA_KNOWN,
     limit_s=2 * HOUR_S,
@@ -320,7 +329,7 @@ CONFLUENT_SETTINGS = {
     "listener.name.sasl_plaintext.oauthbearer.connections.max.reauth.ms": "5000",
 }
 CONFLUENT_LEFT_OUT = {
-    "schema_registry": "needs a schema registry",
+    "schema_registry": "runs in `confluent-kafka-python, registry`",
 }
 CONFLUENT_SECURED = Secured(
     (SASL_PLAINTEXT,), mechanisms=(PLAIN, *SCRAM, OAUTHBEARER), users={"sasl_user": "sasl_user"}
@@ -362,6 +371,17 @@ CONFLUENT_CONSUMER = Suite(
     left_out=CONFLUENT_LEFT_OUT,
     known=CONFLUENT_KNOWN,
     limit_s=40 * MINUTE_S,
+)
+
+CONFLUENT_REGISTRY = Suite(
+    name="confluent-kafka-python, registry",
+    source=CONFLUENT_SOURCE,
+    steps=registry_steps.confluent_registry,
+    brokers=(1,),
+    settings={"auto.create.topics.enable": "true"},
+    registry=RegistryNeed(),
+    left_out={"cp_7_0_1": "starts a registry of Confluent Platform 7.0.1"},
+    limit_s=20 * MINUTE_S,
 )
 
 KAFKAJS_SOURCE = NodeCheckout(
@@ -412,6 +432,17 @@ KAFKAJS = Suite(
             KAFKAJS_NO_REBALANCE,
         ),
         Known("Produce > v2 request with gzip", "compares bytes with another version of zlib"),
+        Known(
+            "Producer emits the request timeout event",
+            "expects that no broker answers within a millisecond",
+            sometimes=True,
+        ),
+        Known(
+            "Broker > alterPartitionReassignments request",
+            "asks for a reassignment that it began a moment ago, of no records, and expects that it"
+            " is not over",
+            sometimes=True,
+        ),
     ),
     limit_s=40 * MINUTE_S,
 )
@@ -447,4 +478,6 @@ SUITES = (
     CONFLUENT_CONSUMER,
     KAFKAJS,
     KAFKAJS_OAUTHBEARER,
+    CONFLUENT_REGISTRY,
+    *registry_suites.SUITES,
 )

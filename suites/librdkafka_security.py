@@ -32,7 +32,7 @@ def configurations(run: Run) -> Iterator[tuple[str, Config, tuple[str, ...]]]:
     yield OAUTHBEARER, sasl_ssl(run, OAUTHBEARER), TOKEN_TESTS
 
 
-def sasl_ssl(run: Run, mechanism: str) -> Config:
+def sasl_ssl(run: Run, mechanism: str, user: tuple[str, str] = ADMIN) -> Config:
     config = {**_tls(run), **_reach(run, SASL_SSL), "sasl.mechanisms": mechanism}
     if mechanism == OAUTHBEARER:
         token = {
@@ -40,7 +40,7 @@ def sasl_ssl(run: Run, mechanism: str) -> Config:
             "sasl.oauthbearer.config": f"scope=requiredScope principal={ADMIN[0]}",
         }
         return {**config, **token}
-    return {**config, "sasl.username": ADMIN[0], "sasl.password": ADMIN[1]}
+    return {**config, "sasl.username": user[0], "sasl.password": user[1]}
 
 
 def _oidc(run: Run) -> Config:

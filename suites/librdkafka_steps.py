@@ -8,6 +8,7 @@ from pathlib import Path
 
 from suites import librdkafka_security
 from suites.outcomes import Outcome, Outcomes, read_librdkafka
+from suites.security import ORDINARY
 from suites.sources import CACHE
 from suites.suite import Run, Step
 
@@ -45,8 +46,12 @@ def consumer_protocol(run: Run, left_out: dict[str, str]) -> list[Step]:
 
 
 def over_sasl_ssl(run: Run, left_out: dict[str, str]) -> list[Step]:
-    """All tests once more, with every connection of theirs encrypted and authenticated."""
-    return _steps(run, left_out, {}, librdkafka_security.sasl_ssl(run, "SCRAM-SHA-512"))
+    """All tests once more, with every connection of theirs encrypted and authenticated.
+
+    0081 makes ACLs for its own user and looks what it may do then.
+    """
+    config = librdkafka_security.sasl_ssl(run, "SCRAM-SHA-512", ORDINARY)
+    return _steps(run, left_out, {}, config)
 
 
 def security(run: Run, left_out: dict[str, str]) -> list[Step]:

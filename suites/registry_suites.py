@@ -4,19 +4,173 @@ from __future__ import annotations
 
 from suites import registry_steps
 from suites.registry_server import RegistryNeed
-from suites.sources import GoCheckout
-from suites.suite import Suite
+from suites.sources import GoCheckout, NodeCheckout, PythonCheckout
+from suites.suite import Known, Suite
 
 MINUTE_S = 60
 
 AXONOPS_SOURCE = GoCheckout("axonops-schema-registry", packages=("./tests/bdd",), tags="bdd")
+AXONOPS_NAMES = "expects names without their context, which Confluent's registry answers with it"
+AXONOPS_IDENTITY = (
+    "expects one id for schemas with different metadata; an id of Confluent's stands for text,"
+    " references, metadata and rules together"
+)
+AXONOPS_RULES = "expects 42201 for a bad rule set, for which Confluent's registry has 42210"
+
 AXONOPS = Suite(
     name="AxonOps registry",
     source=AXONOPS_SOURCE,
     steps=registry_steps.axonops,
     brokers=(1,),
     registry=RegistryNeed(),
+    known=(
+        Known(
+            "gauge_reports|All_wire-compatible_metrics",
+            "metrics by the names of an exporter of JMX, which the registry does not have",
+        ),
+    ),
     limit_s=40 * MINUTE_S,
 )
 
-SUITES = (AXONOPS,)
+AXONOPS_CONTEXTS = Suite(
+    name="AxonOps registry, contexts",
+    source=AXONOPS_SOURCE,
+    steps=registry_steps.axonops_tagged("contexts"),
+    brokers=(1,),
+    registry=RegistryNeed(),
+    known=(
+        Known(
+            "Schema_lookup_returns_correct_result_in_context"
+            "|Get_subjects_for_schema_ID_in_context_via_URL_prefix"
+            "|Schema_version_detail_includes_references_field"
+            "|List_subjects_via_URL_prefix_returns_plain_names",
+            AXONOPS_NAMES,
+        ),
+        Known(
+            "Subject_listing_is_scoped_to_default_context_only"
+            "|Subject_listing_is_context-scoped_via_URL_prefix|Multi-team_isolation",
+            "expects subjects of the default context alone; Confluent's registry lists all contexts"
+            " unless a prefix is given",
+        ),
+        Known(
+            "(register_schema|list_subjects)_under___GLOBAL",
+            "expects 400; Confluent's registry answers 42208, and an empty list",
+        ),
+        Known(
+            "Context_name_with_.*_is_rejected|Multiple_invalid_context_attempts",
+            "expects 422 for letters that Confluent's registry takes in the name of a context",
+        ),
+        Known(
+            "Raw_schema_endpoint_for_schema_with_references",
+            "expects the text as it was sent; Avro's canonical text has names without a namespace"
+            " where it is that of the record around them",
+        ),
+    ),
+    limit_s=20 * MINUTE_S,
+)
+
+AXONOPS_IMPORT = Suite(
+    name="AxonOps registry, import",
+    source=AXONOPS_SOURCE,
+    steps=registry_steps.axonops_tagged("import"),
+    brokers=(1,),
+    registry=RegistryNeed(),
+    known=(
+        Known(
+            "subject_parameter_filters",
+            "expects a filter; in Confluent's registry this parameter chooses the context",
+        ),
+        Known(
+            "IMPORT_mode_rejects_re-registration",
+            "Confluent's registry looks a schema up first, and answers with the one it has",
+        ),
+        Known(
+            "[Ii]mport|Schema_IDs_after_import",
+            "POST /import/schemas, which AxonOps' registry alone has",
+        ),
+    ),
+    limit_s=20 * MINUTE_S,
+)
+
+AXONOPS_CONTRACTS = Suite(
+    name="AxonOps registry, data contracts",
+    source=AXONOPS_SOURCE,
+    steps=registry_steps.axonops_tagged("data-contracts"),
+    brokers=(1,),
+    registry=RegistryNeed(),
+    known=(
+        Known("KEK|DEK", "the DEK registry, which is not served"),
+        Known("Invalid_on(Success|Failure)_action", "Confluent's registry takes any action"),
+        Known(
+            "rule_name_returns_422|rule_kind_(in_migration|returns_422)|Rule_kind_accepts"
+            "|Invalid_mode_for|rule_mode_must_be|Invalid_(default|override)RuleSet",
+            AXONOPS_RULES,
+        ),
+        Known(
+            "only_confluent:version_in_response",
+            "expects confluent:version in each schema; Confluent's registry sets it where a request"
+            " has a version",
+        ),
+        Known(
+            "schema_identity|same_(global_)?ID|Version_count_reflects|most_recent_metadata",
+            AXONOPS_IDENTITY,
+        ),
+    ),
+    limit_s=20 * MINUTE_S,
+)
+
+KAFKAJS_REGISTRY = Suite(
+    name="kafkajs schema registry",
+    source=NodeCheckout(
+        "confluent-schema-registry",
+        copied=(
+            "src", "fixtures", "jest.config.js", "jest.setup.ts", "package.json", "tsconfig.json",
+            "yarn.lock",
+        ),
+    ),
+    steps=registry_steps.kafkajs_registry,
+    brokers=(1,),
+    registry=RegistryNeed(port=8982),
+    left_out={"avdlToAVSC": "compiles Avro IDL with a container of Avro's tools"},
+    known=(
+        Known(
+            "#register uploads the new schema|#register accepts schema without a namespace",
+            "expects the id alone, as registry 5.5 answers; 8.1 answers with the whole schema",
+        ),
+    ),
+    limit_s=15 * MINUTE_S,
+)  # fmt: skip
+
+KARAPACE = Suite(
+    name="Karapace",
+    source=PythonCheckout(
+        "karapace",
+        "",
+        version_in="",
+        copied=("src", "tests"),
+        requirements=(
+            "accept-types", "aiohttp", "aiokafka<0.13", "async_lru", "avro", "cachetools",
+            "confluent-kafka", "cryptography", "dependency-injector", "fastapi[standard]",
+            "filelock", "jsonschema", "lz4", "networkx", "opentelemetry-api", "opentelemetry-sdk",
+            "opentelemetry-exporter-otlp", "opentelemetry-proto<1.28.0", "orjson",
+            "prometheus-client", "prometheus-fastapi-instrumentator", "protobuf==3.20.3",
+            "pydantic", "pydantic-settings", "pyjwt", "pytest", "pytest-aiohttp", "pytest-timeout",
+            "pytest-xdist", "python-dateutil", "python-snappy", "requests", "tenacity", "ujson",
+            "watchfiles", "yarl", "zstandard",
+        ),
+    ),
+    steps=registry_steps.karapace,
+    brokers=(1,),
+    settings={"auto.create.topics.enable": "true"},
+    registry=RegistryNeed(),
+    limit_s=30 * MINUTE_S,
+)  # fmt: skip
+
+SUITES = (
+    AXONOPS,
+    AXONOPS_CONTEXTS,
+    AXONOPS_IMPORT,
+    AXONOPS_CONTRACTS,
+    KAFKAJS_REGISTRY,
+    KARAPACE,
+)

@@ -16,6 +16,7 @@ SSL, SASL_PLAINTEXT, SASL_SSL = "SSL", "SASL_PLAINTEXT", "SASL_SSL"
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 ADMIN = "admin", "admin-secret"
+ORDINARY = "tester", "tester-secret"  # no super user: what ACLs take away counts
 SCRAM_ITERATIONS = 4096
 MODULES = "org.apache.kafka.common.security"
 

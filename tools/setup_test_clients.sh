@@ -6,7 +6,8 @@
 #                                          client, kafka-python's own tests
 #   tools/setup_test_clients.sh --packages only what Debian has: kcat, ZooKeeper, PostgreSQL, a KDC, Node, Java
 #   tools/setup_test_clients.sh --maven    also Kafka with its shell tools, its newest Java client, Kafka
-#                                          Streams and Spark's Kafka connector (Maven Central), franz-go (Go modules)
+#                                          Streams and Spark's Kafka connector (Maven Central), franz-go and sarama (Go
+#                                          modules)
 #   tools/setup_test_clients.sh --librdkafka   also librdkafka's own tests, compiled
 set -eu
 
@@ -224,6 +225,17 @@ franz_go() {
     make_ready "$folder" "$wanted"
 }
 
+# Our checks of sarama's own TLS and SASL.
+sarama() {
+    folder="$cache/sarama"
+    wanted=$(fingerprint sarama "$clients"/sarama/*)
+    if is_ready "$folder" "$wanted"; then return 0; fi
+    say "sarama from its Go modules"
+    begin
+    (cd "$clients/sarama" && go build -o "$making/secured" .)
+    make_ready "$folder" "$wanted"
+}
+
 # librdkafka's own tests, written in C, travel inside Confluent's client for JavaScript.
 librdkafka_tests() {
     folder="$cache/librdkafka"
@@ -262,6 +274,7 @@ if [ "${1:-}" = --maven ]; then
     kafka_streams
     spark_connector
     franz_go
+    sarama
 fi
 if [ "${1:-}" = --librdkafka ]; then
     librdkafka_tests

@@ -13,6 +13,7 @@ from benchmarks.rows.connections import ActiveConnections, IdleConnections
 from benchmarks.rows.growth import Growth
 from benchmarks.rows.latency import FixedRateLatency, OneInFlightLatency
 from benchmarks.rows.rebalance import Rebalance
+from benchmarks.rows.registry import RegistryLoad
 from benchmarks.rows.requests import PIPELINE_DEPTH, LibrdkafkaRequests, RawRequests
 from benchmarks.rows.secured import (
     AccessCost,
@@ -74,6 +75,7 @@ def own_rows() -> dict[str, list[OwnRow]]:
         "catch-up": [CatchUp()],
         "failover": [FailoverTime()],
         "partitions": [ManyPartitions()],
+        "registry": [RegistryLoad()],
         "sql": [SqlQueries()],
         "connect": [ConnectCopies()],
         "streams": [StreamsJobs()],

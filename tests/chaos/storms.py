@@ -42,6 +42,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
     given = arguments()
     cases = [case for case in CASES if given.case in str(case)]
+    if not cases:
+        print(f"no such case: {given.case}; there are {'; '.join(map(str, CASES))}")
+        return 2
     first = seed_of_this_run() if given.seed is None else given.seed
     if given.plan:
         with tempfile.TemporaryDirectory() as place:

@@ -113,3 +113,14 @@ def test_a_refused_login_is_raised_once_and_in_one_sentence() -> None:
         errors.check()
     assert str(caught.value) == "authentication as User:alice by PLAIN failed at b:9093"
     errors.check()
+
+
+def test_a_token_that_can_not_be_read_is_named_at_once() -> None:
+    """librdkafka would wait ten seconds, and then say that there is no token."""
+    settings = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": "file:///nowhere/client.jwt",
+    }
+    with pytest.raises(KafkaError, match=r"/nowhere/client\.jwt can't be read"):
+        client_with(confluent_kafka.Producer, {"bootstrap.servers": "x:1", **translate(settings)})

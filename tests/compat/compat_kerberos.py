@@ -28,7 +28,7 @@ KRB5_CONF = """
  dns_canonicalize_hostname = false
  rdns = false
  udp_preference_limit = 1
- clockskew = {skew_s}
+ clockskew = 300
  default_ccache_name = FILE:{folder}/tickets
 [realms]
  {realm} = {{
@@ -63,19 +63,20 @@ KDC_CONF = """
 class KerberosRealm:
     """`environment` is for every process that has to do with it."""
 
-    def __init__(self, folder: Path, *, skew_s: int = 300) -> None:
+    def __init__(self, folder: Path) -> None:
         program = shutil.which("krb5kdc", path="/usr/sbin:/usr/bin:/sbin")
         assert program is not None, "run tools/setup_test_clients.sh first"
         self.folder = folder
         port = free_port()
         names = {"realm": REALM, "elsewhere": ELSEWHERE, "folder": folder, "port": port}
         self.krb5_conf = folder / "krb5.conf"
-        self.krb5_conf.write_text(KRB5_CONF.format(**names, skew_s=skew_s))
+        self.krb5_conf.write_text(KRB5_CONF.format(**names))
         (folder / "kdc.conf").write_text(KDC_CONF.format(**names))
         self.environment = {
             "KRB5_CONFIG": str(self.krb5_conf),
             "KRB5_KDC_PROFILE": str(folder / "kdc.conf"),
             "KRB5RCACHEDIR": str(folder),
+            "JAVA_TOOL_OPTIONS": f"-Djava.security.krb5.conf={self.krb5_conf}",
         }
         for realm in (REALM, ELSEWHERE):
             self._run("kdb5_util", "-r", realm, "create", "-s", "-P", "master-secret")

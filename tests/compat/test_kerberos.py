@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from compat_brokers import CACHE, SHORT_LIVED, Broker, free_port
+from compat_brokers import CACHE, SHORT_LIVED, ApacheBroker, Broker, free_port
 from compat_checks import run_checks
 from compat_kerberos import (
     ELSEWHERE,
@@ -35,29 +35,44 @@ TIMEOUT_S = 90
 REAUTHENTICATE_MS = 2000
 JAVA_CLIENTS = ["java-client", pytest.param("java-client-newest", marks=pytest.mark.maven)]
 REFUSED = "invalid credentials with SASL mechanism GSSAPI"
+JAAS = "listener.name.sasl_plaintext.gssapi.sasl.jaas.config"
 RULES = "RULE:[1:$1@$0](App-.*@OTTLA.TEST)s/App-(.*)@.*/$1/L,DEFAULT"
 
 pytestmark = [pytest.mark.timeout(300)]
 
 
-class KerberosBroker(Broker):
+class KerberosBroker:
     """PLAINTEXT is the operator's way in, `sasl` everybody's."""
 
     def __init__(self, directory: Path, keytab: Path, principal: str) -> None:
-        super().__init__(directory)
+        apache = os.environ.get("OTTLA_COMPAT_BROKER") == "apache"
+        self.process = (ApacheBroker if apache else Broker)(directory)
         self.sasl = f"localhost:{free_port()}"
-        listeners = f"PLAINTEXT://{self.bootstrap},SASL_PLAINTEXT://{self.sasl}"
-        self.settings |= {
+        listeners = f"PLAINTEXT://{self.process.bootstrap},SASL_PLAINTEXT://{self.sasl}"
+        self.settings = {
             "listeners": listeners,
             "advertised.listeners": listeners,
             "sasl.enabled.mechanisms": "GSSAPI",
             "sasl.kerberos.service.name": "kafka",
-            "sasl.jaas.config": keytab_module(keytab, principal),
+            JAAS: keytab_module(keytab, principal),
             "sasl.kerberos.principal.to.local.rules": RULES,
             "connections.max.reauth.ms": str(REAUTHENTICATE_MS),
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS;User:alice;User:reports",
         }
+        if isinstance(self.process, ApacheBroker):
+            names = ("PLAINTEXT", "SASL_PLAINTEXT")
+            protocols = ",".join(f"{name}:{name}" for name in names)
+            self.settings |= {
+                "listeners": f"{listeners},CONTROLLER://127.0.0.1:{self.process.controller_port}",
+                "listener.security.protocol.map": f"{protocols},CONTROLLER:PLAINTEXT",
+                "inter.broker.listener.name": "PLAINTEXT",
+            }
+        self.process.settings |= self.settings
+
+    def skip_if_it_says_nothing(self) -> None:
+        if isinstance(self.process, ApacheBroker):
+            pytest.skip("Kafka hangs up on a principal that no rule knows, without an answer")
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +91,9 @@ def broker(
 ) -> Iterator[KerberosBroker]:
     keytab = realm.keytab(SERVICE)
     made = KerberosBroker(tmp_path_factory.mktemp("broker"), keytab, f"{SERVICE}@{REALM}")
-    made.start()
+    made.process.start()
     yield made
-    made.kill()
+    made.process.kill()
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +108,8 @@ def mallory(realm: KerberosRealm) -> Path:
 
 
 def kcat(
-    broker: KerberosBroker, keytab: Path, principal: str, *arguments: str, stdin: str = ""
-) -> subprocess.CompletedProcess[str]:
+    broker: KerberosBroker, keytab: Path, principal: str, *arguments: str
+) -> subprocess.Popen[str]:
     settings = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "GSSAPI",
@@ -104,23 +119,27 @@ def kcat(
     }
     options = [word for name, value in settings.items() for word in ("-X", f"{name}={value}")]
     command = ["kcat", "-b", broker.sasl, *options, "-t", "kcat", "-p", "0", *arguments]
+    pipe = subprocess.PIPE
     tickets = {**os.environ, "KRB5CCNAME": f"FILE:{keytab}.tickets"}
-    return subprocess.run(
-        command, env=tickets, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S
-    )
+    return subprocess.Popen(command, env=tickets, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
 def test_kcat(broker: KerberosBroker, alice: Path) -> None:
-    sent = kcat(broker, alice, "alice", "-P", stdin="one\ntwo\n")
-    assert sent.returncode == 0, sent.stderr
-    assert kcat(broker, alice, "alice", "-C", "-q", "-e").stdout == "one\ntwo\n"
+    sender = kcat(broker, alice, "alice", "-P")
+    _, errors = sender.communicate("one\ntwo\n", TIMEOUT_S)
+    assert sender.returncode == 0, errors
+    reader = kcat(broker, alice, "alice", "-C", "-q", "-e")
+    assert reader.communicate(timeout=TIMEOUT_S)[0] == "one\ntwo\n"
 
 
 def test_kcat_of_another_realm_is_refused(broker: KerberosBroker, mallory: Path) -> None:
-    found = kcat(broker, mallory, f"mallory@{ELSEWHERE}", "-L", "-m", "5")
-    assert found.returncode != 0
-    assert REFUSED in found.stderr
-    assert f"No rules apply to 'mallory@{ELSEWHERE}'" in broker.log_tail()
+    broker.skip_if_it_says_nothing()
+    client = kcat(broker, mallory, f"mallory@{ELSEWHERE}", "-L", "-m", str(TIMEOUT_S))
+    with client:
+        assert client.stderr is not None
+        assert any(REFUSED in line for line in client.stderr)
+        client.kill()  # it would try again
+    assert f"No rules apply to 'mallory@{ELSEWHERE}'" in broker.process.log_tail()
 
 
 @pytest.mark.parametrize("folder", JAVA_CLIENTS)
@@ -141,24 +160,17 @@ def test_java_client(
         lines = client_settings(keytab, principal) | {"bootstrap.servers": broker.sasl}
         files.append(tmp_path / f"{folder}-{name}.properties")
         files[-1].write_text("".join(f"{key}={escaped(text)}\n" for key, text in lines.items()))
-    kerberos = f"-Djava.security.krb5.conf={realm.krb5_conf}"
     path = f"{jars}/*:{classes}"
-    java = ["java", kerberos, "-Xmx256M", *SHORT_LIVED, "-cp", path, "SecuredClient"]
+    java = ["java", "-Xmx256M", *SHORT_LIVED, "-cp", path, "SecuredClient"]
     results = run_checks([*java, *map(str, files)])
     results.expect(f"{folder}-alice")
     results.expect(f"{folder}-mapped")
+    broker.skip_if_it_says_nothing()
     assert REFUSED in results.failed[f"{folder}-mallory"]
 
 
 @pytest.mark.maven
-def test_kafka_console_tools(
-    realm: KerberosRealm,
-    broker: KerberosBroker,
-    alice: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.security.krb5.conf={realm.krb5_conf}")
+def test_kafka_console_tools(broker: KerberosBroker, alice: Path, tmp_path: Path) -> None:
     lines = client_settings(alice, f"alice@{REALM}")
     file = tmp_path / "client.properties"
     file.write_text("".join(f"{key}={escaped(text)}\n" for key, text in lines.items()))
@@ -198,6 +210,7 @@ def test_our_own_client_uses_the_tickets_that_kinit_fetched(
 
 
 def test_our_own_client_of_another_realm_is_refused(broker: KerberosBroker, mallory: Path) -> None:
+    broker.skip_if_it_says_nothing()
     name = f"mallory@{ELSEWHERE}"
     said = f"^authentication as {name} by GSSAPI failed at {broker.sasl}$"
     with pytest.raises(KafkaError, match=said) as caught:
@@ -208,9 +221,9 @@ def test_our_own_client_of_another_realm_is_refused(broker: KerberosBroker, mall
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"sasl.jaas.config": f"{MODULE} useTicketCache=true;"}, "a broker needs useKeyTab=true"),
-        ({"sasl.jaas.config": keytab_module(Path("/none"), SERVICE)}, "Key table file '/none'"),
-        ({"sasl.jaas.config": MODULE.replace("Krb5", "Plain") + ";"}, "is not known here"),
+        ({JAAS: f"{MODULE} useTicketCache=true;"}, "a broker needs useKeyTab=true"),
+        ({JAAS: keytab_module(Path("/none"), SERVICE)}, "Key table file '/none'"),
+        ({JAAS: MODULE.replace("Krb5", "Plain") + ";"}, "is not known here"),
         ({"sasl.kerberos.service.name": ""}, "No serviceName defined in either JAAS or Kafka"),
         ({"sasl.kerberos.principal.to.local.rules": "RULE:[1:$2]"}, r"Invalid rule: RULE:[1:$2]"),
     ],

@@ -1,7 +1,7 @@
 """More clients that others wrote, over SASL_SSL with SCRAM and with certificates of their own.
 
-kcat, kafkajs, the Java client and franz-go; test_secured_listeners.py has librdkafka, kafka-python
-and aiokafka. One broker, whose certificates are made here.
+kcat, kafkajs, the Java client, franz-go and sarama; test_secured_listeners.py has librdkafka,
+kafka-python and aiokafka. One broker, whose certificates are made here.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from compat_security import PASSWORD, SecureBroker, escaped, jaas
 
 SECURED_JS = REPOSITORY / "tools/clients/kafkajs/secured.js"
 SECURED_GO = REPOSITORY / "tools/clients/franz-go/secured/main.go"
+SARAMA_GO = REPOSITORY / "tools/clients/sarama/main.go"
 JAVA_CLIENTS = [
     "java-client",
     pytest.param("java-client-newest", marks=pytest.mark.maven),
@@ -176,3 +177,19 @@ def test_franz_go_own_suite(secure: SecureBroker, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     for name in ("TestGroupETL/range", "TestSCRAMAuth", "TestSCRAMAuthBadCredentials"):
         assert re.search(rf"--- PASS: {name} ", done.stdout), f"{name}\n{done.stdout[-2000:]}"
+
+
+@pytest.fixture(scope="module")
+def by_sarama(secure: SecureBroker) -> Results:
+    program = CACHE / "sarama" / "secured"
+    assert program.exists(), "run tools/setup_test_clients.sh --maven first"
+    files = [
+        secure.certificates.directory / name for name in ("ca.pem", "client.crt", "client.key")
+    ]
+    return run_checks([str(program), secure.sasl, secure.ssl, *map(str, files), "alice", PASSWORD])
+
+
+@pytest.mark.maven
+@pytest.mark.parametrize("name", names_in(SARAMA_GO))
+def test_sarama(by_sarama: Results, name: str) -> None:
+    by_sarama.expect(name)

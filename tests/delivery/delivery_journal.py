@@ -50,3 +50,8 @@ def read_journal(path: Path) -> list[list[Any]]:
         return []
     lines = path.read_bytes().split(b"\n")
     return [json.loads(line) for line in lines[:-1]]
+
+
+def is_ready(path: Path) -> bool:
+    """Wherever the line is: a worker that could not reach its coordinator has notes before it."""
+    return path.exists() and b'["ready"]\n' in path.read_bytes()

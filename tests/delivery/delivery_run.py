@@ -18,7 +18,7 @@ from compat_confluent import make_topic
 from delivery_clients import AIOKAFKA, JAVA, LIBRDKAFKA, command
 from delivery_faults import BROKER, Fault, schedule
 from delivery_history import GivenUp, History
-from delivery_journal import read_journal
+from delivery_journal import is_ready, read_journal
 from delivery_watch import Watch, wait_until
 
 PARTITIONS = 3
@@ -236,8 +236,7 @@ class Run:
         return self.directory / f"{slot.name}.{slot.incarnation}.journal"
 
     def _is_ready(self, slot: Slot) -> bool:
-        path = self._journal(slot)
-        return path.exists() and b'["ready"]' in path.read_bytes()[:4096]
+        return is_ready(self._journal(slot))
 
     def _supervise(self) -> None:
         """What is due is done; a worker that gave up is followed by the next, and its reason is

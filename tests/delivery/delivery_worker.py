@@ -306,6 +306,9 @@ class Worker:
                 "auto.offset.reset": "error",  # an offset that is gone is a finding
                 "isolation.level": "read_committed",
                 "fetch.wait.max.ms": 100,
+                # When no broker could be reached librdkafka (2.16) starts again from its bootstrap
+                # servers, and once connected to nobody any more until the end of the run.
+                "metadata.recovery.strategy": "none",
                 **CLIENT,
                 **self.security(),
             }

@@ -9,6 +9,7 @@ from aiokafka.errors import KafkaConnectionError, KafkaError
 from delivery_checks import due, summary, violations
 from delivery_faults import BROKER, Fault
 from delivery_history import GivenUp, History
+from delivery_journal import Journal, is_ready
 from delivery_log import Batch, Record
 from delivery_reasons import reasons, timed_out, transaction_state
 from delivery_run import Case, Run
@@ -200,3 +201,16 @@ def test_aiokafkas_reason_is_the_first_error_of_its_chain() -> None:
     assert root_of(closed) is closed
     alone = KafkaError("nobody knows")
     assert root_of(alone) is alone
+
+
+def test_a_worker_that_had_to_try_for_long_is_ready(tmp_path: Path) -> None:
+    path = tmp_path / "source2.2.journal"
+    assert not is_ready(path)
+    journal = Journal(str(path))
+    for _ in range(100):
+        journal(
+            "note", "TimeoutException: Timeout expired after 20000ms while awaiting InitProducerId"
+        )
+    assert not is_ready(path)
+    journal("ready")
+    assert is_ready(path)

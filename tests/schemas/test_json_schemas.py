@@ -200,3 +200,9 @@ def test_what_is_compatible_is_accepted(old: Any, new: Any, values: list[Any]) -
     writer, reader = jsonschema.Draft7Validator(old), jsonschema.Draft7Validator(new)
     for value in values:
         assert not writer.is_valid(value) or reader.is_valid(value), value
+
+
+def test_a_required_name_without_a_schema_is_a_difference() -> None:
+    old = {"type": "object", "properties": {"a": {}}}
+    assert error_types(backward(old, {**old, "required": ["b"]})) == ["REQUIRED_ATTRIBUTE_ADDED"]
+    assert backward({**old, "required": ["b"]}, {**old, "required": ["b"]}) == []

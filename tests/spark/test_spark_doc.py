@@ -25,9 +25,9 @@ def examples() -> list[str]:
 def test_every_example_of_the_page_runs(
     spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    batch, stream, writing, twice = examples()
+    batch, stream, writing, twice, schemas = examples()
     known: dict[str, Any] = {}
-    with LocalCluster() as broker:
+    with LocalCluster(registry=True) as broker:
         with broker.producer(key=str, value=str) as producer:
             for number in range(6):
                 producer.send("orders", f"order {number}", key=f"customer {number % 2}")
@@ -35,6 +35,7 @@ def test_every_example_of_the_page_runs(
 
         def run(text: str) -> None:
             text = text.replace("localhost:9092", broker.bootstrap_servers)
+            text = text.replace("http://localhost:8081", broker.registry_url)
             text = text.replace("session.start()", 'session.start(master="local[2]")')
             for place in ("/tmp/counts", "/data/checkpoints/orders"):
                 text = text.replace(place, str(tmp_path / place.replace("/", "-")))
@@ -56,6 +57,8 @@ def test_every_example_of_the_page_runs(
         run(twice)
         kinds = spark.createDataFrame([("paid", "1"), ("open", "2")], "kind string, value string")
         known["write"](kinds, 0)
+        run(schemas)
+        assert "|     1|  2|  0.5|" in capfd.readouterr().out
         with broker.consumer("orders", value=str) as consumer:
             found = [each.value for each in consumer.take(9)]
     assert sorted(found[6:]) == ["1", "2", '{"id":"7"}']

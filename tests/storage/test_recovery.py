@@ -224,6 +224,44 @@ def test_a_damaged_snapshot_is_read_from_the_log_again(caplog: pytest.LogCapture
     assert "00000000000000000001.snapshot removed: wrong checksum" in caplog.text
 
 
+def test_batches_without_an_answer_are_known_after_a_clean_stop() -> None:
+    """Five may have been under way; the snapshot has the last."""
+    files = MemoryFiles()
+    log = open_memory_log(files)
+    sent = {
+        producer_id: [
+            batch(b"1", b"2", producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+            for sequence in range(0, 14, 2)
+        ]
+        for producer_id in (7, 8)
+    }
+    for pair in zip(*sent.values(), strict=True):
+        for data in pair:
+            append(log, data)
+    close(log)
+    log = open_memory_log(files)
+    for batches in sent.values():
+        for data in batches[-5:]:
+            assert append(log, data).duplicate
+        with pytest.raises(KafkaError) as refusal:
+            append(log, batches[-6])
+        assert refusal.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.end_offset == 28
+
+
+def test_a_batch_of_an_earlier_epoch_is_not_taken_for_one_of_this() -> None:
+    files = MemoryFiles()
+    log = open_memory_log(files)
+    old = batch(producer_id=7, producer_epoch=0, base_sequence=0)
+    append(log, old)
+    append(log, batch(producer_id=7, producer_epoch=1, base_sequence=0))
+    close(log)
+    log = open_memory_log(files)
+    producer = log.producer(7)
+    assert producer is not None
+    assert [each.last_offset for each in producer.batches] == [1]
+
+
 def test_producers_are_known_after_a_crash() -> None:
     files = MemoryFiles()
     log = open_memory_log(files, config=CONFIG)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,10 @@ def test_the_last_result_of_each_run_is_kept(tmp_path: Path) -> None:
         keep(path, result)
     keep(path, RunResult("pub", 1, "ottla", not_run="no beer"))
     assert kept_results(path) == [second, cluster]
+    keep(path, replace(first, troubles=["a traceback in a/server.log"]))
+    kept, _ = kept_results(path)
+    assert [(it.test, it.said) for it in kept.failures] == [("cold", "")]
+    assert kept.troubles == []
 
 
 def test_docs_keep_what_is_around_the_table(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from ottla.client.delivery import CONSUMER, Delivery, Setting, delivery_of
 from ottla.client.failures import failure_of
 from ottla.client.received import RecordDeserializationError, is_trouble, reader_of
 from ottla.client.record import K, Record, TopicPartition, V
-from ottla.client.serde import BYTES, Serde, TopicSerde
+from ottla.client.serde import BYTES, FromBytes
 from ottla.client.settings import LOG_LEVEL, ConnectionErrors, client_with, translate
 from ottla.errors import ErrorCode, KafkaError
 
@@ -67,8 +67,8 @@ class Consumer(Generic[K, V]):
         topics: str | Iterable[str] | re.Pattern[str] | None = None,
         *,
         group: str | None = None,
-        key: Serde[K] | TopicSerde[K] | type[K] | Callable[[bytes], K] = BYTES,  # type: ignore[assignment]
-        value: Serde[V] | TopicSerde[V] | type[V] | Callable[[bytes], V] = BYTES,  # type: ignore[assignment]
+        key: FromBytes[K] = BYTES,  # type: ignore[assignment]
+        value: FromBytes[V] = BYTES,  # type: ignore[assignment]
         delivery: str = Delivery.AT_LEAST_ONCE,
         auto_offset_reset: str = "latest",
         deserialization_exception_handler: str | OnUndecodable = "fail",

@@ -18,7 +18,7 @@ from ottla.client.delivery import PRODUCER, Delivery, Setting, delivery_of
 from ottla.client.failures import failure_of
 from ottla.client.permissions import denied
 from ottla.client.record import Delivered, K, V
-from ottla.client.serde import BYTES, Serde, TopicSerde, serialized, serializer_of, topic_serdes
+from ottla.client.serde import BYTES, ToBytes, serialized, serializer_of, topic_serdes
 from ottla.client.settings import LOG_LEVEL, ConnectionErrors, client_with, translate
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
@@ -59,8 +59,8 @@ class Producer(Generic[K, V]):
         self,
         bootstrap_servers: str,
         *,
-        key: Serde[K] | TopicSerde[K] | type[K] | Callable[[K], bytes] = BYTES,  # type: ignore[assignment]
-        value: Serde[V] | TopicSerde[V] | type[V] | Callable[[V], bytes] = BYTES,  # type: ignore[assignment]
+        key: ToBytes[K] = BYTES,  # type: ignore[assignment]
+        value: ToBytes[V] = BYTES,  # type: ignore[assignment]
         delivery: str = Delivery.AT_LEAST_ONCE,
         transactional_id: str | None = None,
         settings: Mapping[str, Setting] | None = None,

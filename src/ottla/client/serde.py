@@ -100,6 +100,12 @@ class Callables(TopicSerde[T]):
         return None if data is None else self.from_bytes(data)
 
 
+ToBytes = Serde[T] | TopicSerde[T] | type[T] | Callable[[T], bytes]
+"""What a producer takes for a serde."""
+FromBytes = Serde[T] | TopicSerde[T] | type[T] | Callable[[bytes], T]
+"""What a consumer takes for a serde."""
+
+
 def _same(data: bytes) -> bytes:
     return data
 

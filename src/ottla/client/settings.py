@@ -102,6 +102,9 @@ def _assignor(name: str) -> str:
 def client_with(make: Callable[[dict[str, Any]], _Client], settings: Mapping[str, Any]) -> _Client:
     """`make(settings)`, without the settings that librdkafka does not know."""
     kept = dict(settings)
+    if "oauth_cb" in kept:
+        # librdkafka waits ten seconds for the first token and then does not say why there is none.
+        kept["oauth_cb"]("")
     while True:
         try:
             return make(kept)

@@ -27,7 +27,7 @@ from ottla.client.delivery import Setting
 from ottla.client.failures import failure_of
 from ottla.client.received import RecordDeserializationError, is_trouble, reader_of
 from ottla.client.record import K, Record, V
-from ottla.client.serde import BYTES, Serde, TopicSerde
+from ottla.client.serde import BYTES, FromBytes
 from ottla.client.settings import LOG_LEVEL, ConnectionErrors, client_with, translate
 from ottla.errors import ErrorCode, KafkaError
 
@@ -45,8 +45,8 @@ class ShareConsumer(Generic[K, V]):
         topics: str | Iterable[str],
         *,
         group: str,
-        key: Serde[K] | TopicSerde[K] | type[K] | Callable[[bytes], K] = BYTES,  # type: ignore[assignment]
-        value: Serde[V] | TopicSerde[V] | type[V] | Callable[[bytes], V] = BYTES,  # type: ignore[assignment]
+        key: FromBytes[K] = BYTES,  # type: ignore[assignment]
+        value: FromBytes[V] = BYTES,  # type: ignore[assignment]
         deserialization_exception_handler: str | OnUndecodable = "fail",
         settings: Mapping[str, Setting] | None = None,
     ) -> None:
@@ -90,6 +90,10 @@ class ShareConsumer(Generic[K, V]):
                 self._on_undecodable(error)
                 self.reject()  # nobody can read it: the group's dead letter topic gets it
                 continue
+            except Exception:  # not the record's fault: it is handed out when it can be read
+                self._waiting.appendleft(message)
+                self._at_hand = None
+                raise
             return replace(record, delivery_count=message.delivery_count())
 
     def accept(self) -> None:

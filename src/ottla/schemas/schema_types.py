@@ -11,7 +11,7 @@ from ottla.schemas.avro.schema import AvroSchema
 from ottla.schemas.avro.text import canonical as avro_canonical
 from ottla.schemas.avro.text import normal as avro_normal
 from ottla.schemas.invalid_schema import InvalidSchema
-from ottla.schemas.json_schema.document import JsonSchema
+from ottla.schemas.json_schema.document import JsonDocument
 from ottla.schemas.protobuf.descriptor_writing import serialized
 from ottla.schemas.protobuf.normal import normal_file, without_extensions
 from ottla.schemas.protobuf.schema import ProtobufSchema
@@ -46,7 +46,7 @@ def parse(kind: str, text: str, references: Mapping[str, str]) -> ParsedSchema:
         schema = AvroSchema(text, references)
         return ParsedSchema(kind, text, avro_canonical(schema.root, schema.referenced), schema)
     if kind == "JSON":
-        document = JsonSchema(text, references)
+        document = JsonDocument(text, references)
         return ParsedSchema(kind, text, json_text.write(document.root.raw), document)
     if kind == "PROTOBUF":
         proto = ProtobufSchema(text, references)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.pandas.functions import arrow_udf
 
 from ottla.client.schema_registry import URL, RegisteredSchema, SchemaRegistry
 from ottla.spark.formats.arrow import arrow_type, spread
@@ -205,8 +205,8 @@ def _applied(
     function: Callable[[pa.Array], pa.Array], name: str, type_: str, column: Column | str
 ) -> Column:
     function.__name__ = name  # what Spark shows in a plan
-    applied = arrow_udf(function, type_, ArrowUDFType.SCALAR)
-    found: Column = applied(column)
+    make: Any = arrow_udf  # its overloads know no plain function
+    found: Column = make(function, type_)(column)
     return found
 
 

@@ -46,6 +46,14 @@ class Batch(NamedTuple):
     offset_delta: int
     timestamp: int
 
+    @staticmethod
+    def of(header: BatchHeader) -> Batch:
+        delta = header.last_offset_delta
+        last_sequence = header.base_sequence
+        if last_sequence != NO_SEQUENCE:
+            last_sequence = (last_sequence + delta) & SEQUENCE_MAX
+        return Batch(last_sequence, header.base_offset + delta, delta, header.max_timestamp)
+
     @property
     def first_offset(self) -> int:
         return self.last_offset - self.offset_delta
@@ -189,16 +197,11 @@ class Producers:
     def update(self, header: BatchHeader) -> None:
         """HOT. A data batch is in the log, at the offsets that its header has."""
         producer = self._of(header)
-        last_offset = header.base_offset + header.last_offset_delta
-        last_sequence = header.base_sequence
-        if last_sequence != NO_SEQUENCE:
-            last_sequence = (last_sequence + header.last_offset_delta) & SEQUENCE_MAX
         batches = producer.batches
         if len(batches) >= BATCHES_MAX:
             del batches[0]
-        timestamp = header.max_timestamp
-        batches.append(Batch(last_sequence, last_offset, header.last_offset_delta, timestamp))
-        producer.last_timestamp = timestamp
+        batches.append(Batch.of(header))
+        producer.last_timestamp = header.max_timestamp
         if header.attributes & TRANSACTIONAL_BIT and producer.transaction_offset < 0:
             producer.transaction_offset = header.base_offset
             self._open[header.producer_id] = header.base_offset

@@ -11,11 +11,13 @@ from ottla.slices import ReadableFile
 from ottla.storage import scan
 from ottla.storage.aborted import AbortedTransaction
 from ottla.storage.checkpoints import DamagedError
-from ottla.storage.producers import EXPIRATION_MS, Producers
+from ottla.storage.producers import BATCHES_MAX, EXPIRATION_MS, Batch, Producers
 from ottla.storage.segment import Segment
 from ottla.storage.snapshots import Snapshots
 
 _log = logging.getLogger("ottla.storage")
+
+RECALLED_BYTES = 64 * 1024  # five batches of several producers; a start with many logs stays quick
 
 
 def load_producers(
@@ -33,10 +35,39 @@ def load_producers(
                 snapshots.remove(offset)
                 continue
             start = offset
+            _recall_batches(segments, start, producers)
             break
     _replay(segments, start, end_offset, producers)
     producers.expire(now_ms, EXPIRATION_MS)
     return producers
+
+
+def _recall_batches(segments: list[Segment], offset: int, producers: Producers) -> None:
+    """A snapshot has the last batch of each producer; those before it are read from the log.
+
+    A producer that had no answers before a restart sends up to five batches again. Of the first it
+    would be told OUT_OF_ORDER_SEQUENCE_NUMBER, as Kafka tells it, which is fatal to librdkafka.
+    """
+    before = [each for each in segments if each.base_offset < offset and each.size]
+    if not before or not len(producers):
+        return
+    segment = before[-1]
+    found: dict[int, list[Batch]] = {}
+    try:
+        end = segment.position_of(offset)
+        position = segment.border(max(0, end - RECALLED_BYTES))
+        for header in scan.headers(segment.open_file(), position, end):
+            producer = producers.get(header.producer_id)
+            is_data = not header.attributes & CONTROL_BIT
+            if producer is not None and is_data and producer.epoch == header.producer_epoch:
+                found.setdefault(header.producer_id, []).append(Batch.of(header))
+    except DamagedError as damage:
+        _log.error("%s: not all that it says of producers is known: %s", segment.path, damage)
+    for producer_id, batches in found.items():
+        producer = producers.get(producer_id)
+        assert producer is not None
+        if producer.batches == batches[-1:]:
+            producer.batches = batches[-BATCHES_MAX:]
 
 
 def _replay(segments: list[Segment], start: int, end_offset: int, producers: Producers) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,8 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from ottla.client.schema_registry import SchemaRegistry
 from ottla.schemas.framing import with_guid, with_id
 from ottla.spark.connect.converters.avro import AvroConverter
+from ottla.spark.connect.converters.json_schema_converter import JsonSchemaConverter
+from ottla.spark.connect.converters.protobuf import ProtobufConverter
 from ottla.spark.connect.converters.registry_converter import RegistryConverter
 from ottla.spark.connect.data import (
     BOOLEAN_SCHEMA,
@@ -31,6 +35,7 @@ from ottla.spark.connect.data import (
     OPTIONAL_STRING_SCHEMA,
     STRING_SCHEMA,
     Schema,
+    SourceRecord,
     Struct,
     Type,
     array_schema,
@@ -426,7 +431,7 @@ def test_subjects_are_named_by_their_strategy(
         schema, value = converter.to_connect("named", written)
         assert (schema, dict(value)) == (INNER.replace(version=1), dict(INNER_VALUE))
     assert {"shop.Inner", "named-shop.Inner"} <= set(schemas.subjects())
-    with pytest.raises(DataException, match="RecordNameStrategy needs a schema of a record"):
+    with pytest.raises(DataException, match="this subject name strategy needs a schema"):
         make(value_subject_name_strategy="RecordNameStrategy").from_connect(
             "named", INT32_SCHEMA, 1
         )
@@ -518,3 +523,22 @@ def test_a_recursive_schema_is_refused_with_its_name(
     data = AvroSerializer(confluent, json.dumps(node))({"next": None}, context("tree"))
     with pytest.raises(DataException, match=r"schema id \d+: The record tree.Node has itself"):
         make().to_connect("tree", data)
+
+
+def test_the_page_is_right(registry_url: str) -> None:
+    """docs/connect.md: its config works as it is printed, and its tables have every setting."""
+    page = (Path(__file__).parents[3] / "docs" / "connect.md").read_text(encoding="utf-8")
+    section = page.partition("## Converters")[2].partition("\n## ")[0]
+    (example,) = re.findall(r"^```json\n(.*?)^```$", section, re.M | re.S)
+    chain = Chain(json.loads(example.replace("http://localhost:8081", registry_url)), connector="c")
+    record = SourceRecord({}, {}, "paged", value_schema=INNER, value=INNER_VALUE)
+    row = chain.source(record)
+    assert row is not None
+    again = chain.sink(ConsumedRow("paged", 0, 0, 0, 0, None, row.value, ()))
+    assert again is not None
+    assert dict(again.value) == dict(INNER_VALUE)
+    chain.close()
+    for converter in (AvroConverter, JsonSchemaConverter, ProtobufConverter):
+        for name in converter().config_def().keys:
+            short = name.removeprefix("schema.registry.ssl.")
+            assert name == "converter.type" or f"`{short}`" in section, name

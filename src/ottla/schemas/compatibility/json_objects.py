@@ -67,6 +67,9 @@ def object_differences(
     for name in now.properties:
         if name not in before.properties:
             found += _added(comparison, now, before, name, f"{path}/properties/{name}")
+    # Confluent's registry does not see names that are required and have no schema.
+    for name in sorted(now.required - before.required - now.properties.keys()):
+        found.append(JsonDifference("REQUIRED_ATTRIBUTE_ADDED", f"{path}/required/{name}", name))
     found += _patterns(comparison, now, before, path)
     found += _rest(comparison, now, before, path)
     found += _names(comparison, new, old, path)

@@ -23,7 +23,7 @@ DRAFTS = {
 DRAFT_DEFAULT = 7
 
 
-class JsonSchema:
+class JsonDocument:
     """One document, its references, and the node of each schema in them."""
 
     def __init__(self, text: str, references: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.schemas.invalid_schema import InvalidSchema
 
 if TYPE_CHECKING:
-    from ottla.schemas.json_schema.document import JsonSchema
+    from ottla.schemas.json_schema.document import JsonDocument
 
 # From this draft on, keywords beside a $ref count.
 _DRAFT_WITH_SIBLINGS = 2019
@@ -34,7 +34,7 @@ _NOTES = frozenset(("connect.type", "default"))
 class JsonNode:
     __slots__ = ("_parts", "_typed", "document", "raw", "target")
 
-    def __init__(self, raw: Any, document: JsonSchema) -> None:
+    def __init__(self, raw: Any, document: JsonDocument) -> None:
         self.raw = raw
         self.document = document
         self.target: JsonNode | None = None

@@ -14,8 +14,14 @@ from ottla.client import Admin, Producer
 from ottla.client.schema_registry import RegistryError, SchemaRegistry
 from ottla.client.topics import NewTopic
 from ottla.schemas import framing
+from ottla.spark.formats.avro import half as avro_half
+from ottla.spark.formats.json_sr import half as json_half
+from ottla.spark.formats.protobuf import half as protobuf_half
 from ottla.spark.sql.printing import Lines
 from ottla.testing import LocalCluster
+
+# Imported here, because Python 3.11 can't parse in two threads at once what pytest rewrites.
+HALVES = (avro_half, json_half, protobuf_half)
 
 ORDER: dict[str, Any] = {
     "type": "record",
@@ -228,8 +234,7 @@ def test_rows_of_a_table_are_written_read_and_printed(
     ksql(
         client,
         f"CREATE TABLE {name} (id INT PRIMARY KEY, who STRING, moment TIMESTAMP,"
-        " tags ARRAY<STRING>)"
-        f" WITH (KAFKA_TOPIC='{name}', PARTITIONS=1, FORMAT='{format_}');"
+        f" tags ARRAY<STRING>) WITH (KAFKA_TOPIC='{name}', PARTITIONS=1, FORMAT='{format_}');"
         f"INSERT INTO {name} VALUES (1, 'ann', '2026-01-02T03:04:05', ARRAY['x', 'y']);"
         f"INSERT INTO {name} (id, who) VALUES (2, 'bob');",
     )

@@ -13,7 +13,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"math/rand"
+	"net"
 	"os"
 	"os/signal"
 	"strconv"
@@ -72,6 +74,7 @@ type source struct {
 	chance *rand.Rand
 	client *kgo.Client
 	count  int
+	stored atomic.Bool // a record of its was, so that it has a producer id
 }
 
 func newSource(number int) *source {
@@ -91,9 +94,11 @@ func newSource(number int) *source {
 		kgo.RetryBackoffFn(func(int) time.Duration { return 5 * time.Millisecond }),
 		kgo.RequestRetries(1<<20), // it is the time that counts
 		kgo.RetryTimeout(callTimeout),
+		kgo.AlwaysRetryEOF(), // a broker that is killed while we connect is no reason to give up
 	)...)
 	check(err)
-	return &source{name, id, rand.New(rand.NewSource(int64(seed.Sum64()))), client, 0}
+	chance := rand.New(rand.NewSource(int64(seed.Sum64())))
+	return &source{name: name, id: id, chance: chance, client: client}
 }
 
 // security is what a cluster asks for that is closed to strangers.
@@ -138,6 +143,7 @@ func (s *source) transaction() {
 		record := &kgo.Record{Topic: given["input"], Partition: int32(number), Key: []byte(id), Value: []byte(id)}
 		s.client.Produce(ctx, record, func(stored *kgo.Record, err error) {
 			if err == nil {
+				s.stored.Store(true)
 				write("acked", id, stored.Topic, stored.Partition, stored.Offset)
 			} else if !errors.Is(err, kgo.ErrAborting) {
 				write("note", fmt.Sprintf("%s: %s", name, reason(err)))
@@ -170,7 +176,12 @@ func (s *source) transaction() {
 }
 
 func (s *source) abort(ctx context.Context, name string) {
-	s.check(s.client.EndTransaction(ctx, kgo.TryAbort))
+	err := s.client.EndTransaction(ctx, kgo.TryAbort)
+	if errors.Is(err, kerr.InvalidProducerIDMapping) && !s.stored.Load() {
+		// It asked for a producer id in vain, and the client ends the transaction without one.
+		err = fmt.Errorf("%w: no producer id", context.DeadlineExceeded)
+	}
+	s.check(err)
 	write("aborted", name)
 }
 
@@ -192,13 +203,23 @@ func fail(err error, of ...any) {
 	}
 }
 
-// reason opens with the broker's code. An error without one is of a connection, or of the time.
+// reason opens with the broker's code, or says that nobody answered; anything else is a finding.
 func reason(err error) string {
 	var told *kerr.Error
 	if errors.As(err, &told) {
 		return told.Message + ": " + err.Error()
 	}
-	return "NoAnswer: " + err.Error()
+	if isOfConnection(err) {
+		return "NoAnswer: " + err.Error()
+	}
+	return "Unexpected: " + err.Error()
+}
+
+// isOfConnection tells an error of a connection, or of the time that a call has.
+func isOfConnection(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, io.EOF) ||
+		errors.Is(err, context.DeadlineExceeded) || kgo.IsRetryableBrokerErr(err)
 }
 
 func write(words ...any) {

@@ -13,13 +13,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
 from ottla.client.schema_registry import RegisteredSchema, RegistryError, SchemaRegistry
+from ottla.client.serde import SerializationError
+from ottla.client.serdes.subject_names import strategy_of, topic_name
 from ottla.errors import KafkaError
 from ottla.schemas.compatibility.check import incompatibilities
 from ottla.schemas.framing import ID_FRAME, ID_MAGIC, NotFramed, SchemaName, split
 from ottla.schemas.schema_types import InvalidSchema, ParsedSchema, Reference, parse
 from ottla.spark.connect.config import ConfigDef
 from ottla.spark.connect.converters.converter import NULL, Converter, SchemaAndValue
-from ottla.spark.connect.converters.registry_settings import registry_config, subject_of
+from ottla.spark.connect.converters.registry_settings import registry_config
 from ottla.spark.connect.data import Schema, Type
 from ottla.spark.connect.errors import ConfigException, DataException, RetriableException
 from ottla.spark.connect.schema_cache import Cache
@@ -29,6 +31,7 @@ Read = Callable[[bytes, int], SchemaAndValue]
 NOT_FOUND: Final = 404
 SERVER_ERROR: Final = 500
 TOPICS_MAX: Final = 1000
+REFUSALS: Final = (InvalidSchema, RegistryError, KafkaError, SerializationError, DataException)
 NO_SCHEMA: Final = Schema(Type.STRUCT, name="none")  # the key of values without a schema
 
 
@@ -87,7 +90,7 @@ class RegistryConverter(Converter):
         settings = self.config_def().parse(props)
         self._is_key = settings["converter.type"] == "key"
         half = "key" if self._is_key else "value"
-        self._strategy: str = settings[f"{half}.subject.name.strategy"]
+        self._subject = strategy_of(settings[f"{half}.subject.name.strategy"])
         self._auto_register: bool = settings["auto.register.schemas"]
         self._schema_id: int = settings["use.schema.id"]
         self._latest: bool = settings["use.latest.version"]
@@ -136,14 +139,14 @@ class RegistryConverter(Converter):
             return found
         try:
             return cache.put(key, self._new_writer(topic, schema))
-        except (InvalidSchema, RegistryError, KafkaError) as error:
+        except REFUSALS as error:
             raise self._refused("serialize", topic, error) from error
 
     def _new_writer(self, topic: str, schema: Schema | None) -> ValueWriter:
         own = self.schema_text(schema)
         texts = self._registry.referenced_texts(own.references)
         parsed = parse(self.kind, own.text, texts)
-        subject = subject_of(self._strategy, topic, self._is_key, own.name)
+        subject = self._subject(topic, self._is_key, own.name or "")
         forever = float("inf")
         if not self._auto_register and (self._schema_id >= 0 or self._latest):
             if self._schema_id >= 0:
@@ -192,7 +195,7 @@ class RegistryConverter(Converter):
     def _find_reader(self, topic: str, name: SchemaName) -> Read:
         try:
             read = self._new_reader(topic, name)
-        except (InvalidSchema, RegistryError, KafkaError, DataException) as error:
+        except REFUSALS as error:
             raise self._refused("deserialize", topic, error, name) from error
         if len(self._readers) >= self._size:
             del self._readers[next(iter(self._readers))]
@@ -200,17 +203,16 @@ class RegistryConverter(Converter):
         return read
 
     def _new_reader(self, topic: str, name: SchemaName) -> Read:
-        guess = subject_of("TopicNameStrategy", topic, self._is_key, None)
         if name.guid:
             registered = self._registry.by_guid(name.guid)
         else:
-            registered = self._registry.by_id(name.id, guess)
+            registered = self._registry.by_id(name.id, topic_name(topic, self._is_key, ""))
         if registered.kind != self.kind:
             raise DataException(
                 f"the schema is {registered.kind}, and this converter reads {self.kind}"
             )
         parsed = self._registry.parsed(registered)
-        subject = subject_of(self._strategy, topic, self._is_key, self.record_name(parsed))
+        subject = self._subject(topic, self._is_key, self.record_name(parsed) or "")
         return self.reader(parsed, self._version(subject, registered))
 
     def _version(self, subject: str, schema: RegisteredSchema) -> int | None:

@@ -1,16 +1,12 @@
-"""Settings of converters with a schema registry, by Confluent's names, and names of subjects."""
+"""Settings of converters with a schema registry, by Confluent's names."""
 
 from __future__ import annotations
 
-from typing import Final
-
+from ottla.client.serdes.subject_names import strategy_of
 from ottla.spark.connect.config import ConfigDef, ConfigType, Importance
 from ottla.spark.connect.converters.converter import converter_config
-from ottla.spark.connect.errors import DataException
-from ottla.spark.connect.validators import at_least, one_of
-
-STRATEGIES: Final = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
-_PACKAGE: Final = "io.confluent.kafka.serializers.subject."
+from ottla.spark.connect.errors import ConfigException
+from ottla.spark.connect.validators import at_least
 
 
 def registry_config() -> ConfigDef:
@@ -35,11 +31,10 @@ def registry_config() -> ConfigDef:
         .define("schemas.cache.size", ConfigType.INT, 1000, Importance.LOW,
                 "How many schemas of a topic this converter keeps at most.", validator=at_least(1))
     )  # fmt: skip
-    known = one_of(*STRATEGIES, *(f"{_PACKAGE}{name}" for name in STRATEGIES))
     for half in ("key", "value"):
-        config.define(f"{half}.subject.name.strategy", ConfigType.STRING, STRATEGIES[0],
+        config.define(f"{half}.subject.name.strategy", ConfigType.STRING, "TopicNameStrategy",
                       Importance.MEDIUM, f"How the subject of a {half} is named.",
-                      validator=known)  # fmt: skip
+                      validator=_known_strategy)  # fmt: skip
     return _credentials(config)
 
 
@@ -64,11 +59,8 @@ def _credentials(config: ConfigDef) -> ConfigDef:
     )  # fmt: skip
 
 
-def subject_of(strategy: str, topic: str, is_key: bool, record: str | None) -> str:
-    """The subject of a key or a value, by the strategy's class name, with or without package."""
-    named = strategy.removeprefix(_PACKAGE)
-    if named == STRATEGIES[0]:
-        return f"{topic}-key" if is_key else f"{topic}-value"
-    if not record:
-        raise DataException(f"{named} needs a schema of a record, which has a name")
-    return record if named == STRATEGIES[1] else f"{topic}-{record}"
+def _known_strategy(name: str, value: object) -> None:
+    try:
+        strategy_of(value)
+    except ValueError as error:
+        raise ConfigException.of(name, value, str(error)) from None

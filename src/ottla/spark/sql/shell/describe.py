@@ -76,6 +76,13 @@ def _asserted(screen: Screen, entity: Entity) -> None:
     screen.say(escape(f"Topic {entity.get('topicName', '')} {there}."))
 
 
+def _asserted_schema(screen: Screen, entity: Entity) -> None:
+    there = "exists" if entity.get("exists") else "does not exist"
+    named = [entity["subject"]] if entity.get("subject") else []
+    named += [f"id {entity['id']}"] if entity.get("id") is not None else []
+    screen.say(escape(f"Schema {' '.join(named)} {there}."))
+
+
 def _queries(screen: Screen, entity: Entity) -> None:
     found = entity.get("queries") or []
     if not found:
@@ -231,6 +238,7 @@ _WRITERS: Final[Mapping[str, Callable[[Screen, Entity], None]]] = {
         {**_TOPICS, "consumers": "consumerCount", "groups": "consumerGroupCount"},
     ),
     "assert_topic": _asserted,
+    "assert_schema": _asserted_schema,
     "queries": _queries,
     "function_names": _listed(
         "functions", "functions", {"function": "name", "type": "type", "category": "category"}
