@@ -183,7 +183,9 @@ def sales_on(
     """The stream job, as `ottla streams run` has it."""
     console.print(f"A stream job: [bold]{JOB.name}[/bold]")
     console.print(
-        Syntax(JOB.read_text().split("\n\n", 3)[-1], "python", background_color="default")
+        Syntax(
+            JOB.read_text().partition("annotations\n\n")[2], "python", background_color="default"
+        )
     )
     os.environ["OTTLA_SCHEMA_REGISTRY_URL"] = registry_url  # where the job looks for it
     topology = runpy.run_path(str(JOB))["topology"]
