@@ -78,10 +78,7 @@ async def list_schemas(call: RestCall) -> list[dict[str, Any]]:
 def _live(call: RestCall) -> list[StoredSchema]:
     deleted = call.flag("deleted")
     found = versions_with_id(call.state, call.number("id"), call.text("subject") or None)
-    live = [each for each in found if deleted or not each.deleted]
-    if not live:
-        raise schema_not_found(call.number("id"))
-    return live
+    return [each for each in found if deleted or not each.deleted]
 
 
 def _string_fields(call: RestCall, schema: StoredSchema) -> dict[str, Any]:
