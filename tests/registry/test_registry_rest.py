@@ -57,6 +57,7 @@ def test_a_schema_is_registered_found_and_deleted(rest: RestClient) -> None:
     assert rest.call("DELETE", "/subjects/orders-value?permanent=true")[1]["error_code"] == 40405
     assert rest.call("DELETE", "/subjects/orders-value") == (200, [1])
     assert rest.call("GET", "/subjects/orders-value/versions")[1]["error_code"] == 40401
+    assert rest.call("GET", f"/schemas/ids/{made['id']}/versions") == (200, [])
     assert rest.call("GET", "/subjects/orders-value/versions?deleted=true") == (200, [1])
     assert rest.call("DELETE", "/subjects/orders-value")[1]["error_code"] == 40404
     assert rest.call("DELETE", "/subjects/orders-value?permanent=true") == (200, [1])

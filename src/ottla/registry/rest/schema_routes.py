@@ -102,11 +102,7 @@ def _with_id(call: RestCall) -> StoredSchema:
 
 def _live(call: RestCall) -> list[StoredSchema]:
     deleted = call.flag("deleted")
-    found = _versions(call)
-    live = [each for each in found if deleted or not each.deleted]
-    if not live:
-        raise schema_not_found(call.number("id"))
-    return live
+    return [each for each in _versions(call) if deleted or not each.deleted]
 
 
 def _string_fields(call: RestCall, schema: StoredSchema) -> dict[str, Any]:
