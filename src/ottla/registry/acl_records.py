@@ -50,8 +50,8 @@ def acl_key(acl: Acl) -> bytes:
     )
 
 
-def acl_record(acl: Acl, *, gone: bool = False) -> KeyValue:
-    return acl_key(acl), None if gone else PRESENT
+def acl_record(acl: Acl) -> KeyValue:
+    return acl_key(acl), PRESENT
 
 
 def read_acl(key: bytes) -> Acl | None:
@@ -69,7 +69,7 @@ def read_acl(key: bytes) -> Acl | None:
             _named(AclOperation, fields["operation"]),
             _named(AclPermission, fields["permission"]),
         )
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{type(error).__name__} {error}") from None
     if problem := registry_acl_problem(acl):
         raise ValueError(problem)
