@@ -51,7 +51,7 @@ def karapace(run: Run, left_out: dict[str, str]) -> list[Step]:
     """Its tests import its own sources, for a client and for the words of its errors."""
     switches = ("--registry-url", run.registry, "--kafka-bootstrap-servers", run.bootstrap)
     environment = {"PYTHONPATH": f"{run.home / 'sources/src'}:{STAND_INS}"}
-    wanted = [*KARAPACE_TESTS, "-p", "karapace_registry", *switches]
+    wanted = [*KARAPACE_TESTS, "-o", "addopts=", "-p", "karapace_registry", *switches]
     return [pytest_step(run, wanted, list(left_out), environment)]
 
 

@@ -147,7 +147,7 @@ KARAPACE = Suite(
         "karapace",
         "",
         version_in="",
-        copied=("src", "tests"),
+        copied=("src", "tests", "pytest.ini"),
         requirements=(
             "accept-types", "aiohttp", "aiokafka<0.13", "async_lru", "avro", "cachetools",
             "confluent-kafka", "cryptography", "dependency-injector", "fastapi[standard]",

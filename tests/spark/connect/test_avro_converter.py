@@ -431,9 +431,7 @@ def test_subjects_are_named_by_their_strategy(
         schema, value = converter.to_connect("named", written)
         assert (schema, dict(value)) == (INNER.replace(version=1), dict(INNER_VALUE))
     assert {"shop.Inner", "named-shop.Inner"} <= set(schemas.subjects())
-    with pytest.raises(
-        DataException, match="this subject name strategy needs a schema"
-    ):
+    with pytest.raises(DataException, match="this subject name strategy needs a schema"):
         make(value_subject_name_strategy="RecordNameStrategy").from_connect(
             "named", INT32_SCHEMA, 1
         )
