@@ -153,7 +153,8 @@ KARAPACE_KNOWN = (
         "expects Karapace's words, and ids of a registry that has just been made",
     ),
     Known(
-        "test_schema_compatibility::|test_avro_references_compatibility|test_compatibility_endpoint",
+        "test_schema_compatibility::|test_avro_references_compatibility"
+        "|test_compatibility_endpoint",
         "expects messages in each answer, which Confluent's registry gives with verbose=true alone",
     ),
     Known(
@@ -170,7 +171,8 @@ KARAPACE_KNOWN = (
         "includeSubjects, which Karapace alone has",
     ),
     Known(
-        "test_(schema_missing_body|schema_body_validation|regression_(compatibility_should|invalid_)"
+        "test_(schema_missing_body|schema_body_validation"
+        "|regression_(compatibility_should|invalid_)"
         "|protobuf_schema_references_rejected_values)",
         "expects code 422 where Confluent's registry has 42201, or 400",
     ),
