@@ -23,6 +23,7 @@ HOT = [
     "wire/connection",
     "records/batch",
     "records/record",
+    "records/schema_frames",
     "storage/appended",
     "storage/log",
     "storage/scan",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import runpy
 import sys
@@ -166,11 +167,12 @@ def engine_on(
 
 
 def show_schemas(registry_url: str, console: Console) -> None:
+    """What SQL has registered: anybody can read and write these topics by it."""
     registry = SchemaRegistry(registry_url)
     for subject in registry.subjects():
         found = registry.version(subject)
-        console.print(f"Schema {found.id}, [bold]{subject}[/bold] version {found.version}:")
-        console.print(Syntax(found.text, "json", background_color="default", word_wrap=True))
+        names = ", ".join(field["name"] for field in json.loads(found.text)["fields"])
+        console.print(f"Schema {found.id} in Avro: [bold]{subject}[/bold] has {names}")
     registry.close()
 
 
@@ -181,8 +183,11 @@ def sales_on(
     """The stream job, as `ottla streams run` has it."""
     console.print(f"A stream job: [bold]{JOB.name}[/bold]")
     console.print(
-        Syntax(JOB.read_text().split("\n\n", 3)[-1], "python", background_color="default")
+        Syntax(
+            JOB.read_text().partition("annotations\n\n")[2], "python", background_color="default"
+        )
     )
+    os.environ["OTTLA_SCHEMA_REGISTRY_URL"] = registry_url  # where the job looks for it
     topology = runpy.run_path(str(JOB))["topology"]
     with Application(
         topology,
@@ -190,7 +195,7 @@ def sales_on(
         bootstrap_servers=bootstrap_servers,
         state_dir=state,
         spark=session.start,
-        config={"auto.offset.reset": "earliest", "schema.registry.url": registry_url},
+        config={"auto.offset.reset": "earliest"},
     ) as job:
         yield job.start()
 

@@ -65,6 +65,12 @@ LIBRDKAFKA_LEFT_OUT = {
 
 LIBRDKAFKA_KNOWN = (
     Known("0098_|0101_|0103_", "creates topics with three replicas", frozenset({1})),
+    Known(
+        "do_test_DescribeConsumerGroups/0081_admin",
+        "its static members have sessions of 6 s, which their last commit prolongs, and it deletes"
+        " their groups 6 s after that: the last of them is empty by then, or in a millisecond",
+        sometimes=True,
+    ),
 )
 
 LIBRDKAFKA = Suite(
@@ -113,6 +119,12 @@ LIBRDKAFKA_SECURITY = Suite(
             "(PLAIN|SCRAM-SHA-...)/0097_ssl_verify$",
             "the client reports a failed check of its own as a lost connection if the socket can be"
             " written to just then; on Apache Kafka 4.3.1 alike",
+            sometimes=True,
+        ),
+        Known(
+            "OAUTHBEARER/0142_reauthentication$",
+            "on a busy machine the token has less than a second left when the client authenticates"
+            " again, and the next time comes within a second, which Kafka refuses as well",
             sometimes=True,
         ),
     ),

@@ -205,7 +205,7 @@ def test_what_is_not_a_token(token: str) -> None:
 
 
 def test_keys_of_a_document() -> None:
-    from ottla.broker.jwks import parse_jwks
+    from ottla.net.jwks import parse_jwks
 
     found = parse_jwks(
         {
@@ -228,7 +228,7 @@ def test_keys_of_a_document() -> None:
 
 def test_cve_2025_27817_addresses_of_keys() -> None:
     """CVE-2025-27817: keys come over TLS or from a file that the operator named."""
-    from ottla.broker.jwks import check_url
+    from ottla.net.jwks import check_url
 
     for url in ("https://idp/keys", "file:///etc/keys.json", "http://127.0.0.1:1/k"):
         check_url(url)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
+from ottla.cli.app import add_verbs, app
 from ottla.cli.main import main
 from ottla.client import Admin, Consumer
 from ottla.records.batch import build_batch
@@ -230,3 +234,24 @@ def test_dump_log(ottla: Tool, tmp_path: Path) -> None:
     assert found["records"][0]["value"] == "v"
     assert "no such file" in ottla("dump-log", str(tmp_path / "none")).err
     assert "not the folder of a partition" in ottla("dump-log", str(tmp_path.parent)).err
+
+
+def commands(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield path, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, (*path, name))
+
+
+def test_every_command_has_an_example_in_its_help_that_it_can_parse() -> None:
+    add_verbs([])
+    root = typer.main.get_command(app)
+    for path, command in commands(root, ()):
+        if path == ("serve",):  # argparse prints its help
+            continue
+        examples = re.findall(rf"ottla {' '.join(path)}[^\n|\[#>&]*", command.help or "")
+        assert examples, f"ottla {' '.join(path)} --help has no example"
+        for example in examples:
+            command_line = re.split(r"\s{3,}", example)[0]  # what it does stands behind some
+            words = shlex.split(command_line)[1 + len(path) :]
+            if not hasattr(command, "commands"):
+                command.make_context("ottla", words, resilient_parsing=False).close()

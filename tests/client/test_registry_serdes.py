@@ -15,7 +15,8 @@ from pydantic import BaseModel
 from ottla.client import Avro, JsonSchema, KafkaError, Protobuf, SchemaRegistry, SerializationError
 from ottla.client.registry_error import RegistryError
 from ottla.client.serde import is_infrastructure
-from ottla.client.serdes.registry_serde import KEPT_MAX, RegistrySerde
+from ottla.client.serdes.registry_serde import RegistrySerde
+from ottla.schemas.framing import with_guid
 
 KINDS = [Avro, JsonSchema, Protobuf]
 OLD = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
@@ -204,6 +205,17 @@ def test_a_header_of_the_record_before_is_not_believed(
     assert serde.deserialize_with_headers(topic, stale, data) == Order(1)
 
 
+@pytest.mark.parametrize("of", KINDS)
+def test_a_guid_may_stand_in_front(of: Any, topic: str, registry: SchemaRegistry) -> None:
+    serde = of(Order, registry=registry)
+    data = serde.serialize(topic, Order(1, "x"))
+    guid = registry.version(f"{topic}-value").guid
+    for _ in range(2):
+        assert serde.deserialize(topic, with_guid(guid, data[5:])) == Order(1, "x")
+    with pytest.raises(SerializationError, match=f"schema {guid}"):
+        serde.deserialize(topic, with_guid(guid, b"\x99\x99\x99"))
+
+
 def test_dicts_of_a_proto_text_name_their_message(topic: str, registry: SchemaRegistry) -> None:
     text = 'syntax = "proto3"; package p; message A { int32 a = 1; } message B { string b = 1; }'
     serde: Protobuf[Any] = Protobuf(schema=text, message="B", registry=registry)
@@ -213,11 +225,14 @@ def test_dicts_of_a_proto_text_name_their_message(topic: str, registry: SchemaRe
         serde.serialize(topic, {"a": 1})
 
 
-def test_what_is_remembered_has_a_limit(topic: str, registry: SchemaRegistry) -> None:
+def test_what_is_remembered_has_a_limit(
+    topic: str, registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.client.serdes.registry_serde.KEPT_MAX", 10)
     serde = Avro(Order, registry=registry, settings={"subject.name.strategy": "RECORD"})
-    for number in range(KEPT_MAX + 5):
+    for number in range(25):
         serde.serialize(f"{topic}-{number}", Order(1))
-    assert len(serde._writers) <= KEPT_MAX
+    assert len(serde._writers) <= 10
 
 
 def test_a_registry_that_is_not_there_is_not_the_records_fault(

@@ -196,7 +196,8 @@ def test_users_of_kafka_connect_and_of_ksqldb_are_taken(tmp_path: Path) -> None:
     ("given", "why"),
     [
         ({"authentication.method": "BASIC"}, "needs the users"),
-        ({"authentication.method": "BEARER"}, "NONE or BASIC"),
+        ({"authentication.method": "BEARER"}, "needs the keys of a provider"),
+        ({"authentication.method": "DIGEST"}, "NONE, BASIC or BEARER"),
         ({"rest.extension.classes": "com.example.MyAuth"}, "Java class"),
         (_basic(Path("/no/such/file")), "No such file"),
     ],

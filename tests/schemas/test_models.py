@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import enum
 import json
@@ -180,3 +181,17 @@ def test_an_annotation_that_no_schema_can_say_is_an_error(of: Any, words: str) -
 def test_a_decimal_without_a_size_is_an_error_in_avro() -> None:
     with pytest.raises(InvalidSchema, match="Digits"):
         avro_text(describe(Decimal))
+
+
+def test_a_dataclass_that_came_by_value_still_has_no_defaults() -> None:
+    """As Spark's workers get a class of a job's own file: what stands for no default is a copy."""
+
+    @dataclass
+    class Sale:
+        product: str
+        amount: int
+
+    before = avro_text(describe(Sale), "")
+    for each in dataclasses.fields(Sale):
+        each.default = each.default_factory = type(dataclasses.MISSING)()
+    assert avro_text(describe(Sale), "") == before

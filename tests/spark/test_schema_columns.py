@@ -198,10 +198,8 @@ def test_topics_are_read_and_written_by_their_schemas(
 
     def write(batch: Any, number: int) -> None:
         for topic, column in to.items():
-            values = batch.select(column.alias("value"))
-            values.write.format("ottla").options(
-                **{"kafka.bootstrap.servers": servers, "topic": topic}
-            ).save()
+            values = batch.select(column.alias("value")).write.format("ottla").mode("append")
+            values.option("kafka.bootstrap.servers", servers).option("topic", topic).save()
 
     query = (
         stream.writeStream.foreachBatch(write)

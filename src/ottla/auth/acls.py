@@ -27,6 +27,14 @@ class AclResource(IntEnum):
     USER = 7
 
 
+class RegistryResource(IntEnum):
+    """What a schema registry has rules for. Brokers know nothing of it: Kafka's numbers end far
+    below, and a rule with one of these is refused there."""
+
+    SUBJECT = 100
+    REGISTRY = 101
+
+
 class AclPattern(IntEnum):
     UNKNOWN = 0
     ANY = 1
@@ -106,9 +114,14 @@ class Acl(NamedTuple):
     def __str__(self) -> str:
         return (
             f"{AclPermission(self.permission).name} {self.principal} from {self.host}"
-            f" {AclOperation(self.operation).name} on {AclResource(self.resource).name}"
+            f" {AclOperation(self.operation).name} on {resource_name(self.resource)}"
             f" {AclPattern(self.pattern).name} {self.name}"
         )
+
+
+def resource_name(resource: int) -> str:
+    known = RegistryResource if resource in _numbers(RegistryResource) else AclResource
+    return known(resource).name
 
 
 @dataclass(slots=True, frozen=True)

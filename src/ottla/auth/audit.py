@@ -9,18 +9,20 @@ import json
 import logging
 from typing import Final
 
-from ottla.auth.acls import AclOperation, AclResource
+from ottla.auth.acls import AclOperation, AclResource, RegistryResource
 from ottla.auth.authorizer import Decision, Rights
 
 LOGGER: Final = "kafka.authorizer.logger"
 JSON: Final = "json"
-RESOURCE_NAMES: Final = {
+RESOURCE_NAMES: Final[dict[int, str]] = {
     AclResource.TOPIC: "Topic",
     AclResource.GROUP: "Group",
     AclResource.CLUSTER: "Cluster",
     AclResource.TRANSACTIONAL_ID: "TransactionalId",
     AclResource.DELEGATION_TOKEN: "DelegationToken",
     AclResource.USER: "User",
+    RegistryResource.SUBJECT: "Subject",
+    RegistryResource.REGISTRY: "Registry",
 }
 
 log = logging.getLogger(LOGGER)
@@ -54,7 +56,7 @@ class Audit:
         level = logging.DEBUG if decision.allowed else logging.INFO
         if not log.isEnabledFor(level):
             return
-        kind = RESOURCE_NAMES[AclResource(resource)]
+        kind = RESOURCE_NAMES[resource]
         if self._json:
             fields = {
                 "principal": str(rights.principal),

@@ -79,6 +79,12 @@ class OAuthBearerExchange:
         return SaslStep(principal=user(accepted.name), expires_at_ms=accepted.expires_at_ms)
 
 
+def bearer_token(authorization: str) -> str | None:
+    """The token of `Bearer <token>`; None for anything else."""
+    found = _BEARER.match(authorization)
+    return found["token"] if found is not None else None
+
+
 def _first_message(message: bytes) -> tuple[str, str | None]:
     """(token, authzid). Extensions are read and not used: nobody here asks for any."""
     try:
@@ -89,7 +95,7 @@ def _first_message(message: bytes) -> tuple[str, str | None]:
         raise refused("Invalid OAUTHBEARER client first message")
     pairs = [pair.partition("=")[::2] for pair in said["pairs"].split(SEPARATOR) if pair]
     authorizations = [value for name, value in pairs if name == "auth"]
-    bearer = _BEARER.match(authorizations[0]) if len(authorizations) == 1 else None
+    bearer = bearer_token(authorizations[0]) if len(authorizations) == 1 else None
     if bearer is None:
         raise refused("Invalid OAUTHBEARER client first message: no bearer token")
-    return bearer["token"], said["authzid"]
+    return bearer, said["authzid"]

@@ -33,6 +33,7 @@ from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quotas import Quotas
 from ottla.broker.registration import Registration
 from ottla.broker.replication import Replication
+from ottla.broker.schema_validation import SchemaValidation
 from ottla.broker.security import Security
 from ottla.broker.sessions import FetchSessions
 from ottla.broker.shares import Shares
@@ -92,7 +93,6 @@ class Broker:
         meta_store: MetaStore | None = None,
     ) -> None:
         """A `meta_store` is one that is shared; this broker's session on it ends with the broker.
-
         Without one `zookeeper.connect` says where the others are; without that the metadata is
         kept beside the logs, and the broker is alone.
         """
@@ -106,6 +106,7 @@ class Broker:
         self.access = self._guard(config)
         self.credentials = Credentials(config)
         self.connection_rates = ConnectionRates(config)
+        self.schema_validation = SchemaValidation(config, self.clock)
         self.telemetry = Telemetry()
         self.turns = Turns()
         self.neighbours = Neighbours(self)
@@ -159,7 +160,6 @@ class Broker:
 
     async def start(self) -> None:
         """Serve when this returns. StoreError, OSError or KafkaError say why it can't.
-
         What was opened is closed again if it fails, so that the next one can succeed.
         """
         now_ms = self.clock.now_ms()
@@ -272,6 +272,7 @@ class Broker:
         self.metadata.off_image(self._on_image)
         self.shares.stop()
         self.verification.stop()
+        self.schema_validation.stop()
         self.transactions.stop()
         self.groups.stop()
         await self.replication.stop()
@@ -518,7 +519,7 @@ class Broker:
         return True
 
     def _log_settings(self, overrides: Mapping[str, str]) -> LogConfig:
-        return log_settings(self.config, overrides)
+        return self.schema_validation.noted(log_settings(self.config, overrides))
 
     def _on_offline(self, directory: LogDir) -> None:
         log.error("log directory %s failed; its partitions are offline", directory.path)

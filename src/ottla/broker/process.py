@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 import ottla
 from ottla.auth.audit import LOGGER as AUDIT
@@ -27,8 +28,18 @@ log = logging.getLogger("ottla.broker")
 # nearly all freed by reference counts; at Python's 700 the collector costs more than it finds.
 GC_THRESHOLD = 50_000
 
-# What is served in the same process once the broker's address is known; it gives its end.
-Beside = Callable[[str], Callable[[], None]]
+
+class RegistryBeside(Protocol):
+    """A schema registry in the same process."""
+
+    @property
+    def url(self) -> str: ...
+
+    def stop(self) -> None: ...
+
+
+# Starts it, once the broker's address is known.
+Beside = Callable[[str], RegistryBeside]
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -74,7 +85,7 @@ async def _serve(config: ServerConfig, started_at: float, beside: Beside | None)
         (time.perf_counter() - started_at) * 1000,
     )
     try:
-        end_beside = await _start_beside(broker, beside)
+        registry = await _start_beside(broker, beside)
     except (OSError, KafkaError) as error:
         log.error("the registry can't start: %s", error)
         await broker.stop()
@@ -84,18 +95,20 @@ async def _serve(config: ServerConfig, started_at: float, beside: Beside | None)
     for wait in waits:
         wait.cancel()
     log.info("stopping")
-    if end_beside is not None:
-        await asyncio.to_thread(end_beside)
+    if registry is not None:
+        await asyncio.to_thread(registry.stop)
     await broker.stop()
     log.info("stopped")
     return 1 if broker.failed.is_set() else 0
 
 
-async def _start_beside(broker: Broker, beside: Beside | None) -> Callable[[], None] | None:
+async def _start_beside(broker: Broker, beside: Beside | None) -> RegistryBeside | None:
     """It speaks to this broker over the wire, so the loop must turn meanwhile."""
     if beside is None:
         return None
-    return await asyncio.to_thread(beside, broker.bootstrap_servers)
+    registry = await asyncio.to_thread(beside, broker.bootstrap_servers)
+    broker.schema_validation.use(registry.url)
+    return registry
 
 
 def _stop_on_signals() -> asyncio.Event:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.auth.mechanisms import build_mechanisms, jaas_entry
@@ -13,7 +14,7 @@ from ottla.auth.sasl_client import GSSAPI, OAUTHBEARER, SaslLogin
 from ottla.broker.authentication import SaslGate
 from ottla.broker.authentication_counts import AuthenticationCounts
 from ottla.broker.kerberos import gssapi_mechanism, ticket_login
-from ottla.broker.oauth import OAuthProviders, bearer_login
+from ottla.broker.oauth import bearer_login, bearer_mechanism
 from ottla.config import (
     ConfigError,
     Listener,
@@ -24,6 +25,7 @@ from ottla.config import (
 )
 from ottla.net.line_security import LineSecurity
 from ottla.net.listener_tls import ListenerTls
+from ottla.net.oauth_providers import OAuthProviders
 from ottla.net.tls import ktls_available
 
 if TYPE_CHECKING:
@@ -137,7 +139,10 @@ class Security:
                     settings,
                     self._broker.credentials,
                     secret=self._broker.credentials.secret,
-                    builders={OAUTHBEARER: self._oauth.mechanism, GSSAPI: gssapi_mechanism},
+                    builders={
+                        OAUTHBEARER: partial(bearer_mechanism, self._oauth),
+                        GSSAPI: gssapi_mechanism,
+                    },
                 )
                 if listener.name == config.inter_broker_listener_name:
                     login = _login(settings)

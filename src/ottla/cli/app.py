@@ -43,8 +43,13 @@ HELP = """Ottla: an event streaming platform that speaks Kafka's protocol.
 [bold]ottla serve[/bold] starts a broker, [bold]ottla cluster up[/bold] several of them; the other
 verbs work with any Kafka cluster.
 
+[dim]ottla serve --registry
+ottla topics create orders --partitions 3
+echo "one beer" | ottla produce orders
+ottla consume orders --from beginning --exit[/dim]
+
 Kafka's own tools are there too, under their own names: kafka-topics, kafka-console-producer,
-kafka-console-consumer, kafka-consumer-groups, kafka-transactions and others.
+kafka-avro-console-producer, kafka-consumer-groups, kafka-transactions and others.
 """
 
 

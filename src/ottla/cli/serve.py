@@ -5,7 +5,11 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.broker.process import Beside
+    from ottla.registry.server import RegistryServer
 
 EXAMPLES = """\
 examples:
@@ -32,7 +36,7 @@ def main(argv: list[str], *, prog: str = "ottla serve", file_required: bool = Fa
     return run(config, beside=_registry(arguments.registry))
 
 
-def _registry(properties: str | None) -> Callable[[str], Callable[[], None]] | None:
+def _registry(properties: str | None) -> Beside | None:
     """What starts the registry, once the broker's address is known; None if nobody asked."""
     if properties is None:
         return None
@@ -41,14 +45,14 @@ def _registry(properties: str | None) -> Callable[[str], Callable[[], None]] | N
 
     need("ottla serve --registry", "registry")
 
-    def start(bootstrap_servers: str) -> Callable[[], None]:
+    def start(bootstrap_servers: str) -> RegistryServer:
         from ottla.registry.settings import settings_of
 
         told = dict(read_properties(properties or None))
         told["kafkastore.bootstrap.servers"] = bootstrap_servers
         server = settings_of(told, {}).server().start()
         logging.getLogger("ottla.registry").info("Schema registry at %s", server.url)
-        return server.stop
+        return server
 
     return start
 

@@ -54,7 +54,15 @@ class RegisteredSchema:
 class SchemaRegistry:
     """One registry. Any thread may ask; schemas by id, and ids by schema, are asked for once."""
 
-    def __init__(self, url: str = "", settings: Mapping[str, Setting] | None = None) -> None:
+    def __init__(
+        self,
+        url: str = "",
+        settings: Mapping[str, Setting] | None = None,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        tries_max: int = TRIES_MAX,
+    ) -> None:
+        self._tries_max = tries_max
         settings = settings or {}
         given = [each.strip() for each in (url or text(settings, URL)).split(",") if each.strip()]
         if not given:
@@ -74,7 +82,7 @@ class SchemaRegistry:
             content_type=CONTENT_TYPE,
             authorization=_authorization(settings, pairs[0][1]),
             tls=client_context(stores) if secure else None,
-            timeout_s=TIMEOUT_S,
+            timeout_s=timeout_s,
         )
         self._lock = threading.Lock()
         self._by_id: dict[tuple[str, int], RegisteredSchema] = {}
@@ -230,18 +238,18 @@ class SchemaRegistry:
 
         Server errors are tried again: every request to a registry may be repeated.
         """
-        for tries in range(1, TRIES_MAX + 1):
+        for tries in range(1, self._tries_max + 1):
             try:
                 status, data = self._rest.ask(method, *path, body=body, query=query)
             except Unreachable as error:
-                if tries == TRIES_MAX:
+                if tries == self._tries_max:
                     raise KafkaError(
                         ErrorCode.NETWORK_EXCEPTION, f"No schema registry answers: {error}"
                     ) from None
             else:
                 if status < 300:
                     return json.loads(data) if data else None
-                if status < 500 or tries == TRIES_MAX:
+                if status < 500 or tries == self._tries_max:
                     raise _refusal(status, data, self.url)
             time.sleep(RETRY_S * 2 ** (tries - 1))
         raise AssertionError("the last try returns or raises")

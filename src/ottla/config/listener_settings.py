@@ -24,8 +24,9 @@ PER_MECHANISM = frozenset(
     }
 )
 
-PER_LISTENER = ("ssl.", "sasl.", "ottla.sasl.", "connections.max.reauth.ms")
-"""Names that begin so are asked of a listener's settings: ServerConfig has no attribute of them."""
+PER_LISTENER = ("ssl.", "sasl.", "ottla.sasl.", "connections.max.reauth.ms", "confluent.")
+"""Names that begin so are asked of a listener's settings, or are those of another program's client:
+ServerConfig has no attribute of them."""
 
 
 class ListenerSettings:

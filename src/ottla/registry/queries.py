@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from ottla.registry.registry_error import (
@@ -47,11 +47,19 @@ def find_version(
 
 
 def find_version_in_contexts(
-    state: RegistryState, subject: str, version: str, *, deleted: bool
+    state: RegistryState,
+    subject: str,
+    version: str,
+    *,
+    deleted: bool,
+    may: Callable[[str], bool] = lambda name: True,
 ) -> StoredSchema:
-    """In the default context, or in the first context that has it under this name."""
+    """In the default context, or in the first context that has it under this name and that the
+    caller `may` read it in."""
     missing: RegistryError | None = None
     for name in names_in_contexts(state, subject):
+        if name != subject and not may(name):
+            continue
         try:
             return find_version(state, name, version, deleted=deleted)
         except RegistryError as error:
@@ -95,19 +103,10 @@ def versions_with_id(state: RegistryState, id: int, subject: str | None) -> list
     return found
 
 
-def schema_with_id(state: RegistryState, id: int, subject: str | None) -> StoredSchema:
+def preferred(found: Sequence[StoredSchema], subject: str = "") -> StoredSchema:
     """A live version if there is one, of that subject if it has one."""
-    found = versions_with_id(state, id, subject)
     wanted = split(subject)[1] if subject else ""
     return min(found, key=lambda each: (split(each.subject)[1] != wanted, each.deleted))
-
-
-def schema_with_guid(state: RegistryState, guid: str) -> StoredSchema:
-    ids = state.ids_of(guid_bytes(guid))
-    if not ids:
-        raise schema_not_found(guid)
-    context, id = next(iter(ids.items()))
-    return min(state.with_id(context, id), key=lambda each: each.deleted)
 
 
 def guid_bytes(guid: str) -> bytes:

@@ -111,9 +111,13 @@ class SchemaLog(Generic[S]):
 
     async def start(self) -> None:
         """Read the whole topic, which is created if need be; then follow it."""
+        await self.load()
+        self._follower = asyncio.create_task(self._follow())
+
+    async def load(self) -> None:
+        """All of `start` for those who need the state once."""
         self.cluster_id = await self._blocking(self._writer.prepare)
         await self._reload()
-        self._follower = asyncio.create_task(self._follow())
 
     async def stop(self) -> None:
         if self._follower is not None:

@@ -12,6 +12,7 @@ from ottla.registry.registry_change import RegistryChange
 from ottla.registry.schema_log import SchemaLog
 from ottla.registry.state import DEFAULT_LEVEL, RegistryState
 from ottla.registry.stored_schema import StoredSchema
+from ottla.registry.subject_access import SubjectAccess
 from ottla.registry.topic import TOPIC, SchemaTopic
 
 GROUP: Final = "schema-registry"
@@ -22,7 +23,7 @@ T = TypeVar("T")
 
 class SchemaRegistry:
     """`settings` are a Kafka client's. `group_id` is schema.registry.group.id: instances with the
-    same one share the topic."""
+    same one share the topic. `access` says who may do what; without it everybody may."""
 
     def __init__(
         self,
@@ -32,6 +33,7 @@ class SchemaRegistry:
         topic: str = TOPIC,
         group_id: str = GROUP,
         default_level: str = DEFAULT_LEVEL,
+        access: SubjectAccess | None = None,
     ) -> None:
         connect = partial(
             SchemaTopic,
@@ -41,6 +43,7 @@ class SchemaRegistry:
             transactional_id=f"{group_id}-{WRITER}",
         )
         self.group_id = group_id
+        self.access = access
         self.schemas = ParsedSchemas()
         self._log = SchemaLog(connect(), connect(), partial(RegistryState, default_level))
 
@@ -54,8 +57,12 @@ class SchemaRegistry:
 
     async def start(self) -> None:
         await self._log.start()
+        if self.access is not None:
+            await self.access.start()
 
     async def stop(self) -> None:
+        if self.access is not None:
+            await self.access.stop()
         await self._log.stop()
 
     async def catch_up(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 import uvicorn
 
 from ottla.net.loop import run as run_loop
+from ottla.registry.http_protocol import BoundedHttpProtocol
 from ottla.registry.rest.access import REALM, guarded
 from ottla.registry.rest.app import RegistryApp
 from ottla.registry.schema_registry import SchemaRegistry
@@ -55,7 +56,7 @@ class RegistryServer:
         self._thread.start()
         self._started.wait()
         if self._failure is not None:
-            self._thread.join()
+            self.stop()
             raise self._failure
         return self
 
@@ -85,8 +86,8 @@ class RegistryServer:
         self._started.set()
 
     async def _serve(self) -> None:
-        await self._registry.start()
         try:
+            await self._registry.start()
             self._server = server = uvicorn.Server(self._config())
             serving = asyncio.create_task(server.serve(sockets=[self._socket]))
             while not server.started and not serving.done():
@@ -100,7 +101,7 @@ class RegistryServer:
         app: Any = guarded(RegistryApp(self._registry), self._access)
         config = uvicorn.Config(
             app,
-            http="httptools",
+            http=BoundedHttpProtocol,
             ws="none",
             lifespan="off",
             log_config=None,

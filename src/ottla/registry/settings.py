@@ -4,6 +4,8 @@ listeners                    http://host:port; the first one counts
 kafkastore.bootstrap.servers kafkastore.topic    schema.registry.group.id
 schema.compatibility.level   the level where nothing is set
 kafkastore.<name>            <name> for the Kafka client: kafkastore.security.protocol, ...
+authorizer.class.name        rights per subject, by the broker's own words: super.users,
+                             allow.everyone.if.no.acl.found
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ottla.client.tls import http_context, wrong
+from ottla.registry.authorizer_settings import AuthorizerSettings, authorizer_of
 from ottla.registry.rest.access import REALM
 from ottla.registry.schema_registry import GROUP, SchemaRegistry
 from ottla.registry.server import RegistryServer
 from ottla.registry.state import DEFAULT_LEVEL
+from ottla.registry.subject_access import SUFFIX, SubjectAccess, acl_log
 from ottla.registry.topic import TOPIC
 from ottla.rest.settings import AccessSettings, access_of, warn_if_open
 from ottla.schemas.compatibility.check import LEVELS
@@ -43,6 +47,7 @@ class RegistrySettings:
     default_level: str = DEFAULT_LEVEL
     tls: ssl.SSLContext | None = None
     access: AccessSettings = OPEN
+    authorizer: AuthorizerSettings | None = None
 
     def server(self) -> RegistryServer:
         """Bound to its port, and not started."""
@@ -52,10 +57,22 @@ class RegistrySettings:
             topic=self.topic,
             group_id=self.group_id,
             default_level=self.default_level,
+            access=self._subject_access(),
         )
         mutual = self.tls is not None and self.tls.verify_mode == ssl.CERT_REQUIRED
         warn_if_open("THE SCHEMA REGISTRY", self.host, self.port, self.access, mutual_tls=mutual)
         return RegistryServer(registry, self.host, self.port, tls=self.tls, access=self.access)
+
+    def _subject_access(self) -> SubjectAccess | None:
+        if self.authorizer is None:
+            return None
+        log = acl_log(
+            self.bootstrap_servers,
+            self.client,
+            topic=self.authorizer.topic or self.topic + SUFFIX,
+            group_id=self.group_id,
+        )
+        return SubjectAccess(log, self.authorizer.authorizer())
 
 
 def settings_of(properties: Mapping[str, str], client: Mapping[str, str]) -> RegistrySettings:
@@ -70,6 +87,7 @@ def settings_of(properties: Mapping[str, str], client: Mapping[str, str]) -> Reg
         if name.startswith(STORE)
     }
     servers = store.get("bootstrap.servers", "localhost:9092")
+    access = access_of(properties, realm=REALM)
     return RegistrySettings(
         ",".join(each.rpartition("://")[2] for each in servers.split(",")),
         {**{name: value for name, value in store.items() if name not in OWN}, **client},
@@ -79,7 +97,8 @@ def settings_of(properties: Mapping[str, str], client: Mapping[str, str]) -> Reg
         properties.get("schema.registry.group.id", GROUP),
         level,
         _tls(properties) if scheme == "https" else None,
-        access_of(properties, realm=REALM),
+        access,
+        authorizer_of(properties, access),
     )
 
 

@@ -19,6 +19,7 @@ from typing import Final
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ottla.auth.oauthbearer import bearer_token
 from ottla.rest.settings import AccessSettings
 from ottla.rest.users import RestUser
 
@@ -26,7 +27,7 @@ CALLER: Final = "ottla.caller"
 CHECKS_MAX: Final = 2  # passwords that are hashed at a time: guessing takes one processor, not all
 WAITING_MAX: Final = 64
 FAILED_DELAY_S: Final = 0.1
-HEADER_BYTES_MAX: Final = 8192
+HEADER_BYTES_MAX: Final = 16_384
 UNAUTHORIZED: Final = 401
 FORBIDDEN: Final = 403
 BUSY: Final = 503
@@ -60,7 +61,7 @@ class RestGuard:
         self._waiting = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or self._access.users is None:
+        if scope["type"] == "lifespan" or self._access.is_open:
             await self._app(scope, receive, send)
             return
         if scope["type"] == "http" and scope["path"] in self._access.skipped_paths:
@@ -75,12 +76,16 @@ class RestGuard:
     async def _decide(self, scope: Scope) -> tuple[int, str]:
         """(0, "") lets it pass, with the caller in the scope."""
         method = scope.get("method", "GET")  # a WebSocket has none
-        login = basic_login(scope)
-        if login is None:
+        check = self._login(authorization(scope))
+        if check is None:
             return UNAUTHORIZED, "User cannot access the resource."
         if self._waiting >= WAITING_MAX:
             return BUSY, "Too many logins at once."
-        user = await self._checked(*login)
+        self._waiting += 1
+        try:
+            user = await check()
+        finally:
+            self._waiting -= 1
         if user is None:
             log.info("Login failed from %s for %s %s", _peer(scope), method, scope["path"])
             await asyncio.sleep(FAILED_DELAY_S)
@@ -91,23 +96,26 @@ class RestGuard:
         scope[CALLER] = user
         return 0, ""
 
-    async def _checked(self, name: str, password: str) -> RestUser | None:
-        users = self._access.users
-        assert users is not None
-        self._waiting += 1
-        try:
+    def _login(self, header: bytes) -> Callable[[], Awaitable[RestUser | None]] | None:
+        """What checks it; None for what this server does not take."""
+        users, tokens = self._access.users, self._access.tokens
+        if users is not None and (login := basic_login(header)) is not None:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._threads, users.check, name, password)
-        finally:
-            self._waiting -= 1
+            return lambda: loop.run_in_executor(self._threads, users.check, *login)
+        if tokens is not None and (token := bearer_token(header.decode("latin-1"))) is not None:
+            return lambda: tokens.check(token)
+        return None
 
     def _turn_away(
         self, status: int, message: str
     ) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
         response = self._refuse(status, message)
         if status == UNAUTHORIZED:
-            realm = f'Basic realm="{self._access.realm}", charset="UTF-8"'
-            response.headers["www-authenticate"] = realm
+            realm = f'realm="{self._access.realm}"'
+            if self._access.users is not None:
+                response.headers.append("www-authenticate", f'Basic {realm}, charset="UTF-8"')
+            if self._access.tokens is not None:
+                response.headers.append("www-authenticate", f"Bearer {realm}")
 
         async def answered(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] == "websocket":
@@ -125,12 +133,15 @@ def caller_of(scope: Scope) -> RestUser | None:
     return found
 
 
-def basic_login(scope: Scope) -> tuple[str, str] | None:
-    """User and password of the one Authorization header; None for none, two, or anything odd."""
+def authorization(scope: Scope) -> bytes:
+    """The one Authorization header; empty for none, two, or one that is too long."""
     found = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
-    if len(found) != 1 or len(found[0]) > HEADER_BYTES_MAX:
-        return None
-    scheme, _, words = found[0].strip().partition(b" ")
+    return found[0].strip() if len(found) == 1 and len(found[0]) <= HEADER_BYTES_MAX else b""
+
+
+def basic_login(header: bytes) -> tuple[str, str] | None:
+    """User and password of an Authorization header; None for anything odd."""
+    scheme, _, words = header.partition(b" ")
     if scheme.lower() != b"basic":
         return None
     try:

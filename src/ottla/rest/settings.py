@@ -1,11 +1,12 @@
 """Who may use a REST server, by the names that ksqlDB and Kafka Connect have for it.
 
-    authentication.method              NONE, or BASIC (ksqlDB)
+    authentication.method              NONE, BASIC (ksqlDB), BEARER (Confluent), or BASIC,BEARER
     authentication.realm, .roles       the realm's name; the roles that may come in, `*` for all
     authentication.skip.paths          paths that need no login, such as /healthcheck
     rest.extension.classes             Connect: ...BasicAuthSecurityRestExtension is BASIC
     java.security.auth.login.config    a JAAS file that names the users' file, as in -D...
     ottla.authentication.users.file    the users' file itself
+    sasl.oauthbearer.*                 what a bearer token must be: see bearer.py
 
 Whatever asks for authentication and can't have it is an error at the start, never an open door.
 """
@@ -22,6 +23,7 @@ from typing import Final
 
 from ottla.client.tls import wrong
 from ottla.config import is_loopback
+from ottla.rest.bearer import BearerTokens
 from ottla.rest.users import UsersFile
 
 METHOD: Final = "authentication.method"
@@ -53,36 +55,47 @@ log = logging.getLogger("ottla.rest")
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
-    """`users` None: nobody is asked who they are."""
+    """Neither `users` nor `tokens`: nobody is asked who they are."""
 
     realm: str
     users: UsersFile | None = None
     skipped_paths: frozenset[str] = frozenset()
+    tokens: BearerTokens | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.users is None and self.tokens is None
 
 
 def access_of(properties: Mapping[str, str], *, realm: str) -> AccessSettings:
     """KafkaError(INVALID_CONFIG) if what is asked for can't be had."""
-    method = properties.get(METHOD, "NONE").strip().upper() or "NONE"
+    methods = set(_words(properties.get(METHOD, "").upper())) or {"NONE"}
     extensions = _words(properties.get(EXTENSIONS, ""))
     for each in extensions:
         if each != BASIC_EXTENSION:
             raise wrong(f"{EXTENSIONS}: {each} is a Java class; {METHOD}=BASIC is built in")
-    if method not in ("NONE", "BASIC"):
-        raise wrong(f"{METHOD} is NONE or BASIC, not {method}")
+    if methods != {"NONE"} and not methods <= {"BASIC", "BEARER"}:
+        raise wrong(f"{METHOD} is NONE, BASIC or BEARER, not {properties[METHOD]}")
     realm = properties.get(REALM, "").strip() or realm
-    if method == "NONE" and not extensions:
+    if methods == {"NONE"} and not extensions:
         return AccessSettings(realm)
     if re.search(r'["\\\x00-\x1f]', realm):
         raise wrong(f"{REALM} is a plain name")
     skipped = frozenset(_words(properties.get(SKIP_PATHS, "")))
-    return AccessSettings(realm, _users(properties, realm), skipped)
+    with_users = "BASIC" in methods or bool(extensions)
+    tokens = None
+    if "BEARER" in methods:
+        if _words(properties.get(ROLES, "")) not in ([], ["*"]):
+            raise wrong(f"{ROLES} is for users of a file: bearer tokens have no roles")
+        tokens = BearerTokens(properties, realm)
+    return AccessSettings(realm, _users(properties, realm) if with_users else None, skipped, tokens)
 
 
 def warn_if_open(
     what: str, host: str, port: int, access: AccessSettings, *, mutual_tls: bool = False
 ) -> None:
     """Anybody who reaches a port without authentication may do everything there."""
-    if access.users is None and not mutual_tls and not is_loopback(host):
+    if access.is_open and not mutual_tls and not is_loopback(host):
         log.warning(
             "%s LISTENS ON %s:%d WITHOUT AUTHENTICATION: everybody who reaches this port may do"
             " everything. Set %s=BASIC or ssl.client.auth=required, or listen on 127.0.0.1.",

@@ -60,6 +60,7 @@ class Log:
         "start_offset",
         "topic",
         "topic_id",
+        "validates_schemas",
     )
 
     def __init__(
@@ -102,6 +103,7 @@ class Log:
         self._damage_said = ""
         self._config = config
         self._plain = config.plain
+        self.validates_schemas = config.validates_schemas
 
     def __repr__(self) -> str:
         return f"Log({self.name}, {self.start_offset} to {self.end_offset})"
@@ -118,6 +120,7 @@ class Log:
     def config(self, config: LogConfig) -> None:
         self._config = config
         self._plain = config.plain
+        self.validates_schemas = config.validates_schemas
         self._roll_timestamp = ALWAYS
         self.segments.active.interval = config.index_interval_bytes
         self.segments.active.index_size_max = config.segment_index_bytes

@@ -10,6 +10,7 @@ LOG_APPEND_TIME = "LogAppendTime"
 PRODUCER = "producer"
 DELETE = "delete"
 COMPACT = "compact"
+TOPIC_NAME_STRATEGY = "io.confluent.kafka.serializers.subject.TopicNameStrategy"
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -25,6 +26,10 @@ class LogConfig:
     compression_gzip_level: int = -1
     compression_lz4_level: int = 9
     compression_zstd_level: int = 3
+    confluent_key_schema_validation: bool = False
+    confluent_key_subject_name_strategy: str = TOPIC_NAME_STRATEGY
+    confluent_value_schema_validation: bool = False
+    confluent_value_subject_name_strategy: str = TOPIC_NAME_STRATEGY
     delete_retention_ms: int = DAY_MS
     file_delete_delay_ms: int = 60_000
     flush_messages: int = LONG_MAX
@@ -46,6 +51,11 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = WEEK_MS
     unclean_leader_election_enable: bool = False
+
+    @property
+    def validates_schemas(self) -> bool:
+        """Whether a producer's records must name schemas of their subjects."""
+        return self.confluent_key_schema_validation or self.confluent_value_schema_validation
 
     @property
     def plain(self) -> bool:

@@ -48,11 +48,11 @@ def prepare(
     before_max_ms = config.message_timestamp_before_max_ms
     ages = before_max_ms != LONG_MAX and not stamped
     if (compacts or ages) and origin == Origin.CLIENT:
-        _check_counts(headers)
+        check_counts(headers)
     if compacts:
         for header in headers:
             if not header.control:
-                check_keys(data, header, size_max=_unpacked_size_max(config))
+                check_keys(data, header, size_max=unpacked_size_max(config))
     if ages:
         for header in headers:
             _check_age(data, header, config, now_ms - before_max_ms)
@@ -66,11 +66,11 @@ def prepare(
     return data, headers
 
 
-def _unpacked_size_max(config: LogConfig) -> int:
+def unpacked_size_max(config: LogConfig) -> int:
     return max(UNPACKED_SIZE_MAX, config.max_message_bytes)
 
 
-def _check_counts(headers: list[BatchHeader]) -> None:
+def check_counts(headers: list[BatchHeader]) -> None:
     """A batch of 50 KB can hold 100,000 records, and all other clients wait while they are looked
     at. The Java producer cuts a batch that is too large in two."""
     count = sum(header.record_count for header in headers)
@@ -82,7 +82,7 @@ def _check_counts(headers: list[BatchHeader]) -> None:
 
 
 def _check_age(data: memoryview, header: BatchHeader, config: LogConfig, earliest: int) -> None:
-    for record in read_records(data, header, size_max=_unpacked_size_max(config)):
+    for record in read_records(data, header, size_max=unpacked_size_max(config)):
         if 0 <= record.timestamp < earliest:
             raise KafkaError(
                 ErrorCode.INVALID_TIMESTAMP,
@@ -102,7 +102,7 @@ def _pack(
     }.get(codec)
     packed = bytearray()
     for header in headers:
-        batch = recompress(data, header, codec, level=level, size_max=_unpacked_size_max(config))
+        batch = recompress(data, header, codec, level=level, size_max=unpacked_size_max(config))
         packed += data[header.position : header.position + header.size] if batch is None else batch
     view = memoryview(packed)
     size_max = config.max_message_bytes

@@ -15,6 +15,7 @@ import socket
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -195,6 +196,7 @@ class LocalCluster:
             self._start_brokers(self.broker_ids)
             if self._with_registry:
                 self._registry = self._new_registry().start()
+                self._validate_schemas(self._registry.url)
         except BaseException:
             self._stop_host()
             self._let_go()
@@ -374,6 +376,12 @@ class LocalCluster:
 
         settings = self.client_settings()
         return RegistryServer(SchemaRegistry(self.bootstrap_servers, settings=settings), port=0)
+
+    def _validate_schemas(self, url: str) -> None:
+        """A process would need confluent.schema.registry.url before its registry has a port."""
+        if not self._process:
+            for each in self.broker_ids:
+                self.call(partial(self.broker(each).schema_validation.use, url))
 
     def _stop_registry(self) -> None:
         registry, self._registry = self._registry, None

@@ -23,7 +23,10 @@ from ottla.spark.streams import (
     TopologyTestDriver,
     dead_letters,
     log_and_continue,
+    session,
     tumbling,
+    until_window_closes,
+    within,
 )
 from ottla.testing import LocalCluster
 
@@ -130,6 +133,50 @@ def test_a_windowed_key_has_its_schema_in_front(url: str) -> None:
         driver.create_input_topic("in", key, value).pipe_input(Customer("ann"), Order("ann", 1), 3)
         store = driver.get_window_store("counts")
         assert [each.value for _, each in store.fetch(Customer("ann"), 0, 10)] == [1]
+
+
+@pytest.mark.parametrize("place", ["prefix", "header"])
+def test_joins_sessions_and_suppression_take_such_serdes(place: str, url: str) -> None:
+    settings = {f"{side}.schema.id.serializer": place for side in ("key", "value")}
+
+    def avro(of: Any) -> Avro[Any]:
+        return Avro(of, registry=url, settings=settings)
+
+    key, order, summed = avro(Customer), avro(Order), avro(Sum)
+    topology = Topology()
+    orders = topology.table("t.orders", key=String(), value=order, store="orders")
+    people = topology.table("t.people", key=key, value=summed, store="people")
+    orders.join(
+        people,
+        lambda order, person: Sum(order.total, person.count),
+        foreign_key=lambda order: Customer(order.customer),
+        value=summed,
+        store="joined",
+    ).to_stream().to("t.joined", key=String(), value=summed)
+    left = topology.stream("t.left", key=key, value=order)
+    right = topology.stream("t.right", key=key, value=order)
+    pair = left.join(right, lambda a, b: Order(a.customer, a.total + b.total), within(5))
+    pair.to("t.pairs", key=key, value=order)
+    sessions = left.group_by_key().windowed_by(session(3, grace=0))
+    sessions.reduce(lambda a, b: Order(a.customer, a.total + b.total)).suppress(
+        until_window_closes()
+    ).to_stream().select_key(lambda window, _: window.key).to("t.sessions", key=key, value=order)
+    with TopologyTestDriver(topology, application_id=f"joins-{place}") as driver:
+        driver.create_input_topic("t.people", key, summed).pipe_input(Customer("ann"), Sum(0, 9))
+        driver.create_input_topic("t.orders", String(), order).pipe_input("1", Order("ann", 5))
+        joined = driver.create_output_topic("t.joined", String(), summed)
+        assert joined.read_key_values_to_list() == [("1", Sum(5, 9))]
+        one = driver.create_input_topic("t.left", key, order)
+        one.pipe_input(Customer("ann"), Order("ann", 1), 10)
+        one.pipe_input(Customer("ann"), Order("ann", 2), 12)
+        driver.create_input_topic("t.right", key, order).pipe_input(
+            Customer("ann"), Order("ann", 4), 16
+        )
+        pairs = driver.create_output_topic("t.pairs", key, order)
+        assert pairs.read_key_values_to_list() == [(Customer("ann"), Order("ann", 6))]
+        one.pipe_input(Customer("ann"), Order("ann", 8), 30)
+        closed = driver.create_output_topic("t.sessions", key, order)
+        assert closed.read_key_values_to_list() == [(Customer("ann"), Order("ann", 3))]
 
 
 def unreadable() -> Topology:

@@ -64,20 +64,60 @@ TRY_AGAIN: Final = (
     ErrorCode.NOT_COORDINATOR,
 )
 Barred = dict[tuple[str, int], KafkaError]  # which partitions may not be written to, and why
+Ready = tuple[Barred | None, Barred | None]
 ADMIN_CLIENT: Final = "__admin_client"  # whoever calls itself so may write to internal topics
 
 
 def handle(ctx: Context, request: ProduceRequest) -> Response:
-    if request.transactional_id is None:
-        return _produce(ctx, request, None)
-    verified = _verify(ctx, request, request.transactional_id)
-    if verified.given:
-        return _produce(ctx, request, verified.response)
-    return _produce_later(ctx, request, verified)
+    if request.transactional_id is None and not ctx.broker.schema_validation.on:
+        return _produce(ctx, request, None, None)
+    ready = _ready(ctx, request)
+    if ready.given:
+        return _produce(ctx, request, *ready.response)
+    return _produce_later(ctx, request, ready)
 
 
-def _produce_later(ctx: Context, request: ProduceRequest, verified: Answer[Barred]) -> Response:
-    """The coordinator of the transaction is asked. Nothing of this client may overtake it.
+def _ready(ctx: Context, request: ProduceRequest) -> Answer[Ready]:
+    """When nothing has to be asked any more. Schemas come first, because what a transaction's
+    coordinator says holds only in the moment in which it says it."""
+    ready = Answer[Ready]()
+
+    def verify(refused: Barred) -> None:
+        if request.transactional_id is None:
+            ready.give((None, refused or None))
+            return
+        ctx.now_ms = ctx.broker.clock.now_ms()
+        verified = _verify(ctx, request, request.transactional_id)
+        verified.when(lambda barred: ready.give((barred, refused or None)))
+
+    if ctx.broker.schema_validation.on:
+        ctx.broker.schema_validation.check(_validated(ctx, request)).when(verify)
+    else:
+        verify({})
+    return ready
+
+
+def _validated(
+    ctx: Context, request: ProduceRequest
+) -> list[tuple[Partition, PartitionProduceData]]:
+    """The batches for topics whose records must name their schemas."""
+    found: list[tuple[Partition, PartitionProduceData]] = []
+    for topic in request.topic_data:
+        name = topic.name
+        if ctx.version >= TOPIC_IDS_FROM:
+            name = ctx.broker.image.topic_name(topic.topic_id)
+        held = ctx.broker.partitions.of_topic(name)
+        for asked in topic.partition_data:
+            partition = held.get(asked.index) or ctx.broker.partitions.made(name, asked.index)
+            if partition is None or not partition.leads or not partition.log.validates_schemas:
+                continue  # refused in its turn, or taken as it is
+            if asked.records:
+                found.append((partition, asked))
+    return found
+
+
+def _produce_later(ctx: Context, request: ProduceRequest, ready: Answer[Ready]) -> Response:
+    """A registry or the transaction's coordinator is asked. Nothing of this client may overtake it.
 
     The records lie in a buffer that is used again meanwhile; they are kept.
     """
@@ -88,21 +128,24 @@ def _produce_later(ctx: Context, request: ProduceRequest, verified: Answer[Barre
     ctx.session.hold(True)
     appended: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
-    def go_on(barred: Barred) -> None:
+    def go_on(known: Ready) -> None:
         ctx.now_ms = ctx.broker.clock.now_ms()
         try:
-            answer = _produce(ctx, request, barred)
+            answer = _produce(ctx, request, *known)
         except Exception as error:
             appended.set_exception(error)
         else:
             appended.set_result(answer)
         ctx.session.hold(False)
 
-    verified.when(go_on)
+    ready.when(go_on)
     return answer_of(appended)
 
 
-def _produce(ctx: Context, request: ProduceRequest, barred: Barred | None) -> Response:
+def _produce(
+    ctx: Context, request: ProduceRequest, barred: Barred | None, refused: Barred | None
+) -> Response:
+    """`barred`: for batches of transactions; `refused`: because of their schemas."""
     version, now_ms = ctx.version, ctx.now_ms
     failed: KafkaError | None = None
     topics = []
@@ -123,6 +166,8 @@ def _produce(ctx: Context, request: ProduceRequest, barred: Barred | None) -> Re
                     _check_internal(ctx, name)
                 if request.acks not in ACKS:
                     raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+                if refused is not None and (name, data.index) in refused:
+                    raise refused[name, data.index]
                 answers.append(_append(partition, barred, data, version, now_ms, awaited))
             except KafkaError as error:
                 failed = error

@@ -18,8 +18,8 @@ AVRO: Final = "AvroMessage"
 JSON_SCHEMA: Final = "json.JsonSchemaMessage"
 PROTOBUF: Final = "protobuf.ProtobufMessage"
 
-READER_HELP: Final = """How lines are read; may be given again. Beside those of
-kafka-console-producer there are:
+READER_HELP: Final = """How lines are read; may be given again. There are \
+those of kafka-console-producer, and:
  schema.registry.url=http://localhost:8081
  value.schema=<schema>, or
  value.schema.file=<path>, or
@@ -36,8 +36,8 @@ kafka-console-producer there are:
  basic.auth.user.info=<user>:<password>
  schema.registry.ssl.truststore.location=<file>"""
 
-FORMATTER_HELP: Final = """How records are printed; may be given again. Beside those of
-kafka-console-consumer there are:
+FORMATTER_HELP: Final = """How records are printed; may be given again. There are \
+those of kafka-console-consumer, and:
  schema.registry.url=http://localhost:8081
  print.schema.ids=true|false
  schema.id.separator=<separator>

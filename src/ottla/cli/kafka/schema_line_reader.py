@@ -31,12 +31,12 @@ class SchemaLineReader(LineReader):
     def __init__(self, properties: dict[str, str], topic: str, kind: str) -> None:
         super().__init__(properties)
         self._schemas = schemas = SchemaJsons(properties)
-        self._key: Side | None = None
+        self._key: SchemaSide | None = None
         self._plain_key = properties.get("key.serializer")
         try:
-            self._value = Side("value", schemas, properties, topic, kind)
+            self._value = SchemaSide("value", schemas, properties, topic, kind)
             if is_true(properties, "parse.key") and self._plain_key is None:
-                self._key = Side("key", schemas, properties, topic, kind)
+                self._key = SchemaSide("key", schemas, properties, topic, kind)
         except ToolError:
             self.close()
             raise
@@ -57,7 +57,7 @@ class SchemaLineReader(LineReader):
         return self._value.record_bytes(text, headers, self.line_number)
 
 
-class Side:
+class SchemaSide:
     """Keys or values. Their schema is registered with the first line, as Confluent's does it."""
 
     def __init__(

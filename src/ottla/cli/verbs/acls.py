@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 from rich.markup import escape
 
-from ottla.auth.acls import CLUSTER_NAME
+from ottla.auth.acls import CLUSTER_NAME, RegistryResource
 from ottla.auth.authorizer import AclIndex, Authorizer, Decision, parse_super_users
 from ottla.auth.principal import Principal, user
 from ottla.cli.kafka.tool import ToolError, read_properties
@@ -22,6 +22,7 @@ from ottla.cli.output import (
     print_table,
     said,
 )
+from ottla.cli.verbs.subject_rules import SubjectRules
 from ottla.client.acls import (
     Acl,
     AclFilter,
@@ -32,6 +33,8 @@ from ottla.client.acls import (
 )
 from ottla.client.admin import Admin
 from ottla.client.configs import ResourceType
+from ottla.errors import ErrorCode, KafkaError
+from ottla.registry.acl_records import REGISTRY_NAME
 
 app = typer.Typer(
     help="""ACLs: list, add, remove, and why a user may or may not do something.
@@ -40,24 +43,38 @@ app = typer.Typer(
 ottla acls add alice READ topic:orders
 ottla acls add alice READ 'topic:orders-*'
 ottla acls remove alice READ topic:orders
-ottla acls why alice WRITE topic:orders[/dim]
+ottla acls why alice WRITE topic:orders
+# subjects of a schema registry
+ottla acls add alice READ 'subject:orders-*'
+ottla acls add alice ALTER_CONFIGS registry[/dim]
 
-A resource is topic:NAME, group:NAME, transactional-id:NAME, delegation-token:ID, user:User:NAME or
-cluster. NAME* stands for all names that begin so, and * alone for all of them.
+A resource is topic:NAME, group:NAME, transactional-id:NAME, delegation-token:ID, user:User:NAME,
+cluster, subject:NAME or registry. NAME* stands for all names that begin so, and * alone for all of
+them.
 """,
     no_args_is_help=True,
 )
 
-KINDS: Final = {
+KINDS: Final[dict[str, int]] = {
     "topic": AclResource.TOPIC,
     "group": AclResource.GROUP,
     "transactional-id": AclResource.TRANSACTIONAL_ID,
     "delegation-token": AclResource.DELEGATION_TOKEN,
     "user": AclResource.USER,
+    "subject": RegistryResource.SUBJECT,
+}
+WHOLE: Final[dict[str, tuple[int, str]]] = {
+    "cluster": (AclResource.CLUSTER, CLUSTER_NAME),
+    "registry": (RegistryResource.REGISTRY, REGISTRY_NAME),
 }
 User = Annotated[str, typer.Argument(help="A user's name, or Type:name.")]
+GROUP: Final = "schema-registry"
+ACL_TOPIC: Final = "_schemas_acl"
 Operation = Annotated[str, typer.Argument(help="READ, WRITE, DESCRIBE, ..., or ALL.")]
 Resource = Annotated[str, typer.Argument(help="topic:NAME, group:NAME, cluster, ...")]
+AclTopic = Annotated[
+    str, typer.Option("--acl-topic", help="Where a registry has its rules (kafkastore.topic_acl).")
+]
 Host = Annotated[str, typer.Option(help="An address, or * for all of them.")]
 
 
@@ -76,6 +93,7 @@ class ListedAcl:
 def list_acls(
     resource: Annotated[str | None, typer.Argument(help="Only rules that matter for it.")] = None,
     *,
+    acl_topic: AclTopic = ACL_TOPIC,
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -86,11 +104,16 @@ def list_acls(
     ottla acls list topic:orders[/dim]
     """
     wanted = AclFilter()
+    acls: list[Acl] = []
     if resource is not None:
         kind, name, _ = parse_resource(resource)
         wanted = AclFilter(kind, name, AclPattern.MATCH)
-    with _admin(bootstrap_server, command_config) as admin:
-        found = [_listed(acl) for acl in sorted(admin.acls.find(wanted))]
+    if resource is None or not _is_of_registry(wanted.resource):
+        with _admin(bootstrap_server, command_config) as admin:
+            acls += _of_broker(admin, wanted, needed=resource is not None)
+    if resource is None or _is_of_registry(wanted.resource):
+        acls += _rules(bootstrap_server, command_config, acl_topic).find(wanted)
+    found = [_listed(acl) for acl in sorted(acls)]
     if as_json:
         print_json(found)
         return
@@ -117,6 +140,7 @@ def add(
     *,
     deny: Annotated[bool, typer.Option("--deny", help="Forbid it, whatever else allows.")] = False,
     host: Host = "*",
+    acl_topic: AclTopic = ACL_TOPIC,
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
 ) -> None:
@@ -124,13 +148,17 @@ def add(
 
     [dim]ottla acls add alice READ topic:orders
     ottla acls add '*' DESCRIBE cluster
+    ottla acls add alice WRITE 'subject:orders-*'
     ottla acls add mallory ALL 'topic:*' --deny[/dim]
     """
     kind, name, pattern = parse_resource(resource)
     permission = AclPermission.DENY if deny else AclPermission.ALLOW
     acl = Acl(kind, name, pattern, _principal(who), host, _operation(operation), permission)
-    with _admin(bootstrap_server, command_config) as admin:
-        admin.acls.create([acl])
+    if _is_of_registry(kind):
+        _rules(bootstrap_server, command_config, acl_topic).add(acl)
+    else:
+        with _admin(bootstrap_server, command_config) as admin:
+            admin.acls.create([acl])
     said(str(acl))
 
 
@@ -140,6 +168,7 @@ def remove(
     operation: Operation,
     resource: Resource,
     *,
+    acl_topic: AclTopic = ACL_TOPIC,
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
 ) -> None:
@@ -151,8 +180,11 @@ def remove(
     wanted = AclFilter(
         kind, name, pattern, principal=_principal(who), operation=_operation(operation)
     )
-    with _admin(bootstrap_server, command_config) as admin:
-        gone = admin.acls.delete([wanted])
+    if _is_of_registry(kind):
+        gone = _rules(bootstrap_server, command_config, acl_topic).delete(wanted)
+    else:
+        with _admin(bootstrap_server, command_config) as admin:
+            gone = admin.acls.delete([wanted])
     if not gone:
         raise ToolError("there is no such rule; `ottla acls list` shows those there are")
     for acl in gone:
@@ -166,6 +198,7 @@ def why(
     resource: Resource,
     *,
     host: Annotated[str, typer.Option(help="The address that the user comes from.")] = "127.0.0.1",
+    acl_topic: AclTopic = ACL_TOPIC,
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
 ) -> None:
@@ -174,9 +207,14 @@ def why(
     [dim]ottla acls why alice WRITE topic:orders[/dim]
     """
     kind, name, _ = parse_resource(resource)
-    with _admin(bootstrap_server, command_config) as admin:
-        authorizer = _authorizer(admin)
-        authorizer.use(AclIndex(admin.acls.find(AclFilter())))
+    if _is_of_registry(kind):  # its super.users are known to the registry alone
+        authorizer = Authorizer()
+        rules = _rules(bootstrap_server, command_config, acl_topic)
+        authorizer.use(AclIndex(rules.find(AclFilter())))
+    else:
+        with _admin(bootstrap_server, command_config) as admin:
+            authorizer = _authorizer(admin)
+            authorizer.use(AclIndex(admin.acls.find(AclFilter())))
     principal = Principal.parse(_principal(who))
     decision = authorizer.decide(principal, host, _operation(operation), kind, name)
     verdict = "[green]allowed[/green]" if decision.allowed else "[red]denied[/red]"
@@ -206,25 +244,26 @@ def _authorizer(admin: Admin) -> Authorizer:
     )
 
 
-def parse_resource(text: str) -> tuple[AclResource, str, AclPattern]:
+def parse_resource(text: str) -> tuple[int, str, AclPattern]:
     """`topic:orders-*` is a prefix, `topic:*` all topics, `cluster` the cluster."""
-    if text == "cluster":
-        return AclResource.CLUSTER, CLUSTER_NAME, AclPattern.LITERAL
+    if text in WHOLE:
+        return *WHOLE[text], AclPattern.LITERAL
     kind, colon, name = text.partition(":")
     if not colon or not name or kind not in KINDS:
         names = ", ".join(f"{each}:NAME" for each in KINDS)
-        raise ToolError(f"{text} is not a resource: {names}, or cluster")
+        raise ToolError(f"{text} is not a resource: {names}, cluster or registry")
     if name != "*" and name.endswith("*"):
         return KINDS[kind], name[:-1], AclPattern.PREFIXED
     return KINDS[kind], name, AclPattern.LITERAL
 
 
 def _listed(acl: Acl) -> ListedAcl:
+    whole = {number: name for name, (number, _) in WHOLE.items()}
     kinds = {number: name for name, number in KINDS.items()}
-    resource = "cluster"
-    if acl.resource != AclResource.CLUSTER:
+    resource = whole.get(acl.resource, "")
+    if not resource:
         star = "*" if acl.pattern == AclPattern.PREFIXED else ""
-        resource = f"{kinds[AclResource(acl.resource)]}:{acl.name}{star}"
+        resource = f"{kinds[acl.resource]}:{acl.name}{star}"
     return ListedAcl(
         acl.principal,
         AclPermission(acl.permission).name,
@@ -247,6 +286,25 @@ def _operation(text: str) -> AclOperation:
         names = ", ".join(each.name for each in AclOperation if each >= AclOperation.ALL)
         raise ToolError(f"{text} is not an operation: {names}")
     return found
+
+
+def _is_of_registry(resource: int) -> bool:
+    return resource in tuple(RegistryResource)
+
+
+def _of_broker(admin: Admin, wanted: AclFilter, *, needed: bool) -> list[Acl]:
+    """A broker without an authorizer has none, which matters only to those who ask for them."""
+    try:
+        return admin.acls.find(wanted)
+    except KafkaError as error:
+        if needed or error.code != ErrorCode.SECURITY_DISABLED:
+            raise
+        return []
+
+
+def _rules(bootstrap_server: str, command_config: str | None, acl_topic: str) -> SubjectRules:
+    settings = dict(read_properties(command_config))
+    return SubjectRules(bootstrap_server, settings, acl_topic, GROUP)
 
 
 def _admin(bootstrap_server: str, command_config: str | None) -> Admin:

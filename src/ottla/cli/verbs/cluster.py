@@ -61,6 +61,9 @@ def up(
     """Start ZooKeeper and brokers; Ctrl-C stops them, one after the other.
 
     Topics have three replicas, of which two must have a record before it is acknowledged.
+
+    [dim]ottla cluster up
+    ottla cluster up --brokers 5 --port 19092 --override num.partitions=3[/dim]
     """
     need("ottla cluster up", "zookeeper")
     given = dict(_property(text) for text in override)

@@ -72,7 +72,11 @@ def login(
 
 @app.command("list")
 def list_connectors(*, url: Url = WORKER, as_json: AsJson = False) -> None:
-    """Connectors, with the state of each and of its tasks."""
+    """Connectors, with the state of each and of its tasks.
+
+    [dim]ottla connect list
+    ottla connect list --url http://worker:8083 --json[/dim]
+    """
     rest = Rest(url)
     found = rest.get("connectors", expand=["status", "info"])
     if as_json:
@@ -103,7 +107,10 @@ def list_connectors(*, url: Url = WORKER, as_json: AsJson = False) -> None:
 
 @app.command("status")
 def status(name: Name, *, url: Url = WORKER, as_json: AsJson = False) -> None:
-    """A connector and its tasks; why one has failed."""
+    """A connector and its tasks; why one has failed.
+
+    [dim]ottla connect status orders[/dim]
+    """
     found = Rest(url).get("connectors", name, "status")
     if as_json:
         print_json(found)
@@ -184,21 +191,30 @@ def config(
 
 @app.command("pause")
 def pause(name: Name, *, url: Url = WORKER) -> None:
-    """Work no more for now; tasks keep what they have."""
+    """Work no more for now; tasks keep what they have.
+
+    [dim]ottla connect pause orders[/dim]
+    """
     Rest(url).ask("PUT", "connectors", name, "pause")
     said(f"{escape(name)} is being paused.")
 
 
 @app.command("resume")
 def resume(name: Name, *, url: Url = WORKER) -> None:
-    """Go on, after a pause or a stop."""
+    """Go on, after a pause or a stop.
+
+    [dim]ottla connect resume orders[/dim]
+    """
     Rest(url).ask("PUT", "connectors", name, "resume")
     said(f"{escape(name)} goes on.")
 
 
 @app.command("stop")
 def stop(name: Name, *, url: Url = WORKER) -> None:
-    """End its tasks; its config and its offsets stay, and its offsets may be changed."""
+    """End its tasks; its config and its offsets stay, and its offsets may be changed.
+
+    [dim]ottla connect stop orders[/dim]
+    """
     Rest(url).ask("PUT", "connectors", name, "stop")
     said(f"{escape(name)} is being stopped.")
 
@@ -212,7 +228,11 @@ def restart(
     failed: Annotated[bool, typer.Option("--failed", help="Only what has failed.")] = False,
     url: Url = WORKER,
 ) -> None:
-    """Restart a connector, its tasks, or what of them has failed."""
+    """Restart a connector, its tasks, or what of them has failed.
+
+    [dim]ottla connect restart orders
+    ottla connect restart orders --tasks --failed[/dim]
+    """
     rest = Rest(url)
     if task is not None:
         rest.ask("POST", "connectors", name, "tasks", str(task), "restart")
@@ -224,7 +244,10 @@ def restart(
 
 @app.command("delete")
 def delete(name: Name, *, url: Url = WORKER) -> None:
-    """Delete a connector. What it has copied stays."""
+    """Delete a connector. What it has copied stays.
+
+    [dim]ottla connect delete orders[/dim]
+    """
     Rest(url).ask("DELETE", "connectors", name)
     said(f"{escape(name)} is deleted.")
 
@@ -236,7 +259,11 @@ def topics(
     reset: Annotated[bool, typer.Option("--reset", help="Forget which it has used.")] = False,
     url: Url = WORKER,
 ) -> None:
-    """The topics that a connector has read or written."""
+    """The topics that a connector has read or written.
+
+    [dim]ottla connect topics orders
+    ottla connect topics orders --reset[/dim]
+    """
     rest = Rest(url)
     if reset:
         rest.ask("PUT", "connectors", name, "topics", "reset")
@@ -284,7 +311,11 @@ def plugins(
     url: Url = WORKER,
     as_json: AsJson = False,
 ) -> None:
-    """What connectors there are to choose from."""
+    """What connectors there are to choose from.
+
+    [dim]ottla connect plugins
+    ottla connect plugins --all --json[/dim]
+    """
     found = Rest(url).get("connector-plugins", connectorsOnly=_word(not every))
     if as_json:
         print_json(found)
@@ -302,7 +333,10 @@ def validate(
     url: Url = WORKER,
     as_json: AsJson = False,
 ) -> None:
-    """What is wrong with the config in a file; nothing is made."""
+    """What is wrong with the config in a file; nothing is made.
+
+    [dim]ottla connect validate orders.json[/dim]
+    """
     from ottla.spark.connect.errors import ConfigException
     from ottla.spark.connect.files import wanted_of
 

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.logging import RichHandler
 
+from ottla.auth.audit import LOGGER as AUDIT
 from ottla.cli.extras import need
 from ottla.cli.kafka.tool import ToolError, read_properties
 from ottla.cli.output import CommandConfig, said
@@ -86,7 +87,7 @@ def _log() -> None:
     handler = RichHandler(
         console=Console(stderr=True), show_path=False, markup=False, log_time_format="[%X]"
     )
-    for name in ("ottla.registry", "ottla.rest"):
+    for name in ("ottla.registry", "ottla.rest", AUDIT):
         logger = logging.getLogger(name)
         logger.setLevel(logging.INFO)
         logger.addHandler(handler)

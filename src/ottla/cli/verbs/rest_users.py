@@ -15,7 +15,7 @@ from ottla.config import parse_properties
 from ottla.rest.users import ADMIN, hash_password
 
 app = typer.Typer(
-    help="""Users of the REST of `ottla sql-server` and `ottla connect worker`.
+    help="""Users of the REST of `ottla sql-server`, `ottla connect worker` and `ottla registry`.
 
 [dim]ottla rest-users add users.properties ann --role admin
 ottla rest-users add users.properties rob --role read-only
@@ -41,7 +41,11 @@ def add(
         typer.Option(envvar="OTTLA_REST_PASSWORD", help="Asked for if it is not given."),
     ] = "",
 ) -> None:
-    """Add a user, or give one another password and other roles."""
+    """Add a user, or give one another password and other roles.
+
+    [dim]ottla rest-users add users.properties ann
+    ottla rest-users add users.properties rob --role read-only[/dim]
+    """
     if not name or any(each in name for each in ":=,# \t\n") or any("," in each for each in role):
         raise ToolError("a name has no spaces, and none of : = , #; a role has no comma")
     password = password or ask_password("Password", twice=True)
@@ -53,7 +57,10 @@ def add(
 
 @app.command("remove")
 def remove(file: File, name: Name) -> None:
-    """Take a user away; servers that run notice it at once."""
+    """Take a user away; servers that run notice it at once.
+
+    [dim]ottla rest-users remove users.properties rob[/dim]
+    """
     users = _users(file)
     if users.pop(name, None) is None:
         raise ToolError(f"{file} has no user {name}")

@@ -18,7 +18,6 @@ from ottla.schemas.schema_types import Reference
 KINDS: Final = {".avsc": "AVRO", ".avro": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
 _NO_SUBJECT: Final = 40401
 _NO_VERSION: Final = 40402
-_SSL: Final = "schema.registry.ssl."
 
 
 @contextmanager
@@ -56,8 +55,6 @@ def _refusal(error: RegistryError) -> str:
         advice = "\n      `ottla schemas show SUBJECT` shows its latest version."
     elif error.status == 401:
         advice = "\n      Log in: `ottla schemas --user NAME ...`, or USER:PASSWORD@ in --registry."
-    elif error.status == 403:
-        advice = "\n      This user may not do that."
     return f"{error} (error code {error.code}){advice}"
 
 

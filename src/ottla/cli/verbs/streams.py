@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 LOOK_S: Final = 0.5
 
 app = typer.Typer(
-    help="Jobs of streams: a Python file with a topology, run on Spark.",
+    help="""Jobs of streams: a Python file with a topology, run on Spark.
+
+[dim]ottla streams describe sales.py
+ottla streams run sales.py[/dim]
+""",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -95,7 +99,10 @@ def run(
 
 @app.command("describe")
 def describe(job: JobFile) -> None:
-    """Print the topology of a job, as Kafka Streams does."""
+    """Print the topology of a job, as Kafka Streams does.
+
+    [dim]ottla streams describe sales.py[/dim]
+    """
     need_spark("ottla streams")
     print(_load(job).topology.describe(), end="")
 

@@ -86,7 +86,11 @@ def list_users(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the users and their mechanisms."""
+    """List the users and their mechanisms.
+
+    [dim]ottla users list
+    ottla users list --store server.properties --json[/dim]
+    """
     if store is not None:
         found = _on_store(store, _users)
     else:
@@ -112,7 +116,11 @@ def remove(
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
 ) -> None:
-    """Take a user's passwords away."""
+    """Take a user's passwords away.
+
+    [dim]ottla users remove alice
+    ottla users remove alice --mechanism SCRAM-SHA-256[/dim]
+    """
     if mechanism is not None:
         check_mechanism(mechanism)
     if store is not None:

@@ -13,6 +13,7 @@ from ottla.config.tables.general import GENERAL
 from ottla.config.tables.groups import GROUPS
 from ottla.config.tables.logs import LOGS
 from ottla.config.tables.replication import REPLICATION
+from ottla.config.tables.schema_validation import SCHEMA_VALIDATION
 from ottla.config.tables.shares import SHARES
 from ottla.config.tables.streams_groups import STREAMS_GROUPS
 from ottla.config.tables.tls import TLS
@@ -43,6 +44,7 @@ BROKER_CONFIGS: dict[str, Definition] = {
         *TRANSACTIONS,
         *ZOOKEEPER,
         *ACCESS,
+        *SCHEMA_VALIDATION,
     )
 }
 for _row in CLUSTER + NEWER_GROUPS + SECURITY:

@@ -28,6 +28,11 @@ from ottla.config.tables.general import COMPRESSION_TYPES, MESSAGE_MAX_BYTES, gz
 MINUTE_MS = 60 * 1000
 HOUR_MS = 60 * MINUTE_MS
 
+SUBJECT_NAME_STRATEGIES = tuple(
+    f"io.confluent.kafka.serializers.subject.{name}Strategy"
+    for name in ("TopicName", "RecordName", "TopicRecordName")
+)
+
 _THROTTLED = re.compile(r"(\*|[0-9]+:[0-9]+(,[0-9]+:[0-9]+)*)?\Z")
 
 
@@ -87,6 +92,26 @@ TOPIC_CONFIGS = _define(
         3,
         between(-131072, 22),
         "The level when compression.type is zstd.",
+    ),
+    *(
+        definition
+        for side in ("key", "value")
+        for definition in (
+            D(
+                f"confluent.{side}.schema.validation",
+                BOOLEAN,
+                False,
+                None,
+                f"Refuse a record whose {side} does not name a schema of its subject.",
+            ),
+            D(
+                f"confluent.{side}.subject.name.strategy",
+                STRING,
+                SUBJECT_NAME_STRATEGIES[0],
+                one_of(*SUBJECT_NAME_STRATEGIES),
+                f"Which subject the schema of a {side} must belong to, where it is validated.",
+            ),
+        )
     ),
     D(
         "delete.retention.ms",

@@ -14,11 +14,12 @@ REALM: Final = "SchemaRegistry-Props"
 READS: Final = ("GET", "HEAD")
 WRITES: Final = ("versions", "tags")
 """How the paths end whose POST changes something; that of a look-up ends with the subject."""
+CODES: Final = {401: 40101, 403: 40301}
 CHECKS: Final = "/compatibility/"
 
 
 def guarded(app: ASGIApp, access: AccessSettings) -> ASGIApp:
-    if access.users is None:
+    if access.is_open:
         return app
     return RestGuard(app, access, needs=needs, refuse=refuse)
 
@@ -35,4 +36,4 @@ def needs(method: str, path: str) -> Right:
 
 
 def refuse(status: int, message: str) -> Response:
-    return JSONResponse({"error_code": status, "message": message}, status)
+    return JSONResponse({"error_code": CODES.get(status, status), "message": message}, status)

@@ -10,12 +10,15 @@ from typing import Final
 
 from starlette.types import Receive, Scope, Send
 
+from ottla.auth.audit import printable
 from ottla.errors import ErrorCode, KafkaError
 from ottla.registry.registry_error import RegistryError
 from ottla.registry.rest.call import RawText, RestCall
 from ottla.registry.rest.router import Handler, Query, Router
 from ottla.registry.rest.routes import ROUTES
 from ottla.registry.schema_registry import SchemaRegistry
+from ottla.registry.subject_access import SubjectRights
+from ottla.rest.guard import caller_of
 
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 MEDIA_TYPES: Final = (
@@ -27,6 +30,7 @@ REQUEST_ID: Final = b"x-request-id"
 STORE_ERROR: Final = 50001
 TIMEOUT: Final = 50002
 TOO_LARGE: Final = 42209
+BAD_REQUEST: Final = 400
 NOT_FOUND: Final = 404
 NO_CONTENT: Final = 204
 
@@ -57,22 +61,38 @@ class RegistryApp:
         raw_path = scope.get("raw_path") or scope["path"].encode()
         found = self._router.find(scope["method"], raw_path, scope["query_string"])
         try:
-            return await self._handled(found, body)
+            return await self._handled(found, body, scope)
         except RegistryError as error:
             # Another instance may have written it a moment ago: look once more at the end.
             if error.status != NOT_FOUND or not await self._registry.catch_up():
                 raise
-        return await self._handled(found, body)
+        return await self._handled(found, body, scope)
 
-    async def _handled(self, found: tuple[Handler, dict[str, str], Query], body: bytes) -> object:
+    async def _handled(
+        self, found: tuple[Handler, dict[str, str], Query], body: bytes, scope: Scope
+    ) -> object:
         handler, words, query = found
-        return await handler(RestCall(self._registry, words, query, body))
+        rights = self._rights(scope)
+        return await handler(RestCall(self._registry, words, query, body, rights))
+
+    def _rights(self, scope: Scope) -> SubjectRights | None:
+        access = self._registry.access
+        if access is None:
+            return None
+        caller, client = caller_of(scope), scope.get("client")
+        return access.rights(
+            None if caller is None else caller.name,
+            client[0] if client else "",
+            f"{scope['method']} {printable(scope['path'])}",
+        )
 
 
 async def read_body(receive: Receive) -> bytes:
     parts, size = [], 0
     while True:
         message = await receive()
+        if message["type"] == "http.disconnect":  # what came so far is not what was meant
+            raise RegistryError(BAD_REQUEST, "The connection ended before the request did")
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > BODY_BYTES_MAX:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ottla.auth.acls import AclOperation
 from ottla.registry.registry_error import RegistryError
 from ottla.registry.schema_registry import SchemaRegistry
+from ottla.registry.schema_request import SchemaRequest, read_schema_request
 from ottla.registry.state import RegistryState
-from ottla.registry.subjects import check_subject
+from ottla.registry.stored_schema import StoredSchema
+from ottla.registry.subject_access import SubjectRights
+from ottla.registry.subjects import GLOBAL_CONTEXT, check_subject, context_name, relative_to
 
 
 @dataclass(slots=True)
@@ -21,6 +25,32 @@ class RestCall:
     words: Mapping[str, str]
     query: Mapping[str, list[str]]
     body: bytes = b""
+    rights: SubjectRights | None = None  # None: everything is allowed
+
+    # Rights
+
+    def may(self, operation: AclOperation, subject: str) -> bool:
+        return self.rights is None or self.rights.may(operation, subject)
+
+    def check(self, operation: AclOperation, subject: str) -> None:
+        if self.rights is not None:
+            self.rights.check(operation, subject)
+
+    def check_registry(self, operation: AclOperation) -> None:
+        if self.rights is not None:
+            self.rights.check_registry(operation)
+
+    def check_scope(self, operation: AclOperation, subject: str | None) -> None:
+        """`subject` may be a context, `:.sales:`; None, and that of all contexts, are global."""
+        if subject is None or subject == GLOBAL_CONTEXT:
+            self.check_registry(operation)
+        else:
+            self.check(operation, subject)
+
+    def readable(self, schemas: Sequence[StoredSchema]) -> list[StoredSchema]:
+        return [each for each in schemas if self.may(AclOperation.READ, each.subject)]
+
+    # What was asked
 
     @property
     def state(self) -> RegistryState:
@@ -34,6 +64,20 @@ class RestCall:
     def optional_subject(self) -> str | None:
         """None is global."""
         return check_subject(self.words["subject"]) if "subject" in self.words else None
+
+    def context(self) -> str:
+        """Of the path, as the subject that stands for all of it."""
+        return f":{context_name(self.words['context'])}:"
+
+    def schema_request(self, subject: str) -> SchemaRequest:
+        """The schema in the body. Its author must be able to read what it refers to: messages and
+        answers may show parts of that."""
+        request = read_schema_request(self.fields())
+        if not request.text:  # the text of the version before, which the answer shows
+            self.check(AclOperation.READ, subject)
+        for reference in request.references:
+            self.check(AclOperation.READ, relative_to(subject, reference.subject))
+        return request
 
     def number(self, name: str) -> int:
         """A number of the path: what is none is no path that we have."""

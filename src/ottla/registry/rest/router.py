@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, unquote
 
 from ottla.registry.registry_error import RegistryError
 from ottla.registry.rest.call import RestCall
+from ottla.registry.rest.route_rights import RouteRight
 from ottla.registry.subjects import PREFIX, context_name
 
 Handler = Callable[[RestCall], Awaitable[object]]
@@ -23,13 +24,15 @@ QUALIFIED: Final = ("subjects", "config", "mode")
 
 
 class Router:
-    """`routes`: method, path with {words}, handler."""
+    """`routes`: method, path with {words}, handler, and the right that it needs."""
 
-    def __init__(self, routes: Iterable[tuple[str, str, Handler]]) -> None:
+    def __init__(self, routes: Iterable[tuple[str, str, Handler, RouteRight]]) -> None:
         self._routes: dict[int, list[tuple[str, list[str], Handler]]] = {}
-        for method, path, handler in routes:
+        for method, path, handler, right in routes:
             words = path.strip("/").split("/")
-            self._routes.setdefault(len(words), []).append((method, words, handler))
+            self._routes.setdefault(len(words), []).append(
+                (method, words, with_right(handler, right))
+            )
 
     def find(
         self, method: str, raw_path: bytes, query_string: bytes
@@ -51,6 +54,17 @@ class Router:
                 return handler, found, query
             path_known = True
         raise RegistryError(405, NOT_ALLOWED) if path_known else RegistryError(404, NOT_FOUND)
+
+
+def with_right(handler: Handler, right: RouteRight) -> Handler:
+    """In one step of the loop: a handler looks at its subject before it waits for anything, so
+    what was checked is what is used."""
+
+    def checked(call: RestCall) -> Awaitable[object]:
+        right(call)
+        return handler(call)
+
+    return checked
 
 
 def in_context(context: str, words: list[str], query: Query) -> list[str]:

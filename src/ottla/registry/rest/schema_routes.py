@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ottla.auth.acls import AclOperation
 from ottla.registry.queries import (
     guid_bytes,
     has_prefix,
     names_of,
     page,
+    preferred,
     schema_fields,
-    schema_with_guid,
-    schema_with_id,
     text_fields,
     versions_with_id,
 )
 from ottla.registry.registry_error import schema_not_found
 from ottla.registry.rest.call import RawText, RestCall
 from ottla.registry.stored_schema import KINDS, StoredSchema
+from ottla.registry.subject_access import denied
 from ottla.registry.subjects import context_of
 
 SCHEMAS_MAX: Final = 1000  # in one answer (schema.search.max.limit)
 
 
 async def show_id(call: RestCall) -> dict[str, Any]:
-    schema = schema_with_id(call.state, call.number("id"), call.text("subject") or None)
+    schema = _with_id(call)
     fields = _string_fields(call, schema)
     if call.flag("fetchMaxId"):
         fields["maxId"] = call.state.last_ids.get(context_of(schema.subject), 0)
@@ -32,7 +33,7 @@ async def show_id(call: RestCall) -> dict[str, Any]:
 
 
 async def show_id_text(call: RestCall) -> RawText:
-    schema = schema_with_id(call.state, call.number("id"), call.text("subject") or None)
+    schema = _with_id(call)
     return RawText(call.registry.text(schema, call.text("format")))
 
 
@@ -46,14 +47,24 @@ async def list_id_versions(call: RestCall) -> list[dict[str, Any]]:
 
 
 async def show_guid(call: RestCall) -> dict[str, Any]:
-    return _string_fields(call, schema_with_guid(call.state, call.words["guid"]))
+    guid = call.words["guid"]
+    for context, id in call.state.ids_of(guid_bytes(guid)).items():
+        if found := call.readable(call.state.with_id(context, id)):
+            return _string_fields(call, preferred(found))
+    raise schema_not_found(guid)
 
 
 async def list_guid_ids(call: RestCall) -> list[dict[str, Any]]:
-    ids = call.state.ids_of(guid_bytes(call.words["guid"]))
-    if not ids:
+    """A GUID is a digest of the schema: only those who may read it learn that it exists."""
+    ids = call.state.ids_of(guid_bytes(call.words["guid"])).items()
+    found = [
+        {"context": context, "id": id}
+        for context, id in ids
+        if call.readable(call.state.with_id(context, id))
+    ]
+    if not found:
         raise schema_not_found(call.words["guid"])
-    return [{"context": context, "id": id} for context, id in ids.items()]
+    return found
 
 
 async def list_types(call: RestCall) -> list[str]:
@@ -66,7 +77,7 @@ async def list_schemas(call: RestCall) -> list[dict[str, Any]]:
     found: list[StoredSchema] = []
     for subject in sorted(call.state.subjects):
         if has_prefix(subject, prefix):
-            versions = call.state.versions(subject, deleted=deleted)
+            versions = call.readable(call.state.versions(subject, deleted=deleted))
             found += versions[-1:] if latest_only else versions
     if rule_type:
         found = [each for each in found if rule_type in _rule_types(each)]
@@ -75,10 +86,23 @@ async def list_schemas(call: RestCall) -> list[dict[str, Any]]:
     return [schema_fields(each) for each in some[:SCHEMAS_MAX]]
 
 
+def _versions(call: RestCall) -> list[StoredSchema]:
+    """Those with the path's id that the caller may read. Ids count up from 1, so that one exists
+    is no secret."""
+    found = versions_with_id(call.state, call.number("id"), call.text("subject") or None)
+    readable = call.readable(found)
+    if not readable:
+        raise denied(AclOperation.READ, f"Schema: {call.number('id')}")
+    return readable
+
+
+def _with_id(call: RestCall) -> StoredSchema:
+    return preferred(_versions(call), call.text("subject"))
+
+
 def _live(call: RestCall) -> list[StoredSchema]:
     deleted = call.flag("deleted")
-    found = versions_with_id(call.state, call.number("id"), call.text("subject") or None)
-    return [each for each in found if deleted or not each.deleted]
+    return [each for each in _versions(call) if deleted or not each.deleted]
 
 
 def _string_fields(call: RestCall, schema: StoredSchema) -> dict[str, Any]:

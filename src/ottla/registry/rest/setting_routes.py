@@ -6,16 +6,16 @@ from functools import partial
 from typing import Any
 
 import ottla
+from ottla.auth.acls import AclOperation
 from ottla.registry.decisions.configs import config_of, decide_config, decide_config_removal
-from ottla.registry.decisions.modes import decide_mode, decide_mode_removal, mode_of
+from ottla.registry.decisions.modes import IMPORT, decide_mode, decide_mode_removal, mode_of
 from ottla.registry.decisions.register import SchemaRegistration, candidate
 from ottla.registry.decisions.removals import decide_context_removal
 from ottla.registry.queries import find_version, page, version_number
 from ottla.registry.registry_error import RegistryError, invalid_mode, version_not_found
 from ottla.registry.rest.call import RestCall
-from ottla.registry.schema_request import read_schema_request
 from ottla.registry.stored_schema import StoredSchema
-from ottla.registry.subjects import context_name
+from ottla.registry.subjects import DEFAULT_CONTEXT, context_name, context_of
 from ottla.registry.versions_check import messages_against
 
 INVALID_SCHEMA = 42201
@@ -46,11 +46,15 @@ async def change_mode(call: RestCall) -> dict[str, Any]:
     if not isinstance(mode, str):
         raise invalid_mode()
     force = call.flag("force")
+    if mode.upper() == IMPORT and not force:  # removes for good what is soft deleted
+        call.check_scope(AclOperation.DELETE, subject)
     return await call.registry.write(lambda state: decide_mode(state, subject, mode, force=force))
 
 
 async def delete_mode(call: RestCall) -> dict[str, Any]:
     subject = call.optional_subject()
+    if call.flag("recursive"):  # the modes of all subjects in it
+        call.check_registry(AclOperation.ALTER_CONFIGS)
     return await call.registry.write(
         partial(decide_mode_removal, subject=subject, recursive=call.flag("recursive"))
     )
@@ -58,7 +62,14 @@ async def delete_mode(call: RestCall) -> dict[str, Any]:
 
 async def list_contexts(call: RestCall) -> list[str]:
     prefix = call.text("contextPrefix")
-    found = sorted(each for each in call.state.contexts if each.startswith(prefix))
+    visible = {DEFAULT_CONTEXT} | {
+        context_of(each) for each in call.state.subjects if call.may(AclOperation.DESCRIBE, each)
+    }
+    found = sorted(
+        each
+        for each in call.state.contexts
+        if each.startswith(prefix) and (call.rights is None or each in visible)
+    )
     return page(found, call.integer("offset", 0), call.integer("limit", -1))
 
 
@@ -89,9 +100,8 @@ def _checked(
     call: RestCall, subject: str, versions: list[StoredSchema], *, one_version: bool
 ) -> dict[str, Any]:
     verbose = call.flag("verbose")
-    wish = SchemaRegistration(
-        subject, read_schema_request(call.fields()), normalize=call.flag("normalize")
-    )
+    request = call.schema_request(subject)
+    wish = SchemaRegistration(subject, request, normalize=call.flag("normalize"))
     schemas = call.registry.schemas
     try:
         new = candidate(call.state, schemas, wish, version=None)
@@ -141,5 +151,6 @@ async def list_associations(call: RestCall) -> list[dict[str, Any]]:
         {name: value for name, value in each.items() if name not in ("keytype", "magic", "tenant")}
         for each in call.state.associations.values()
         if all(each.get(name) == value for name, value in wanted.items())
+        and call.may(AclOperation.DESCRIBE, str(each.get("subject")))
     ]
     return page(found, call.integer("offset", 0), call.integer("limit", -1))

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ottla.auth.acls import AclOperation
 from ottla.registry.decisions.register import SchemaRegistration, decide_register, look_up_same
 from ottla.registry.decisions.removals import decide_subject_removal, decide_version_removal
 from ottla.registry.decisions.tags import decide_tags
@@ -20,7 +21,6 @@ from ottla.registry.queries import (
 )
 from ottla.registry.registry_error import schema_not_found, subject_not_found
 from ottla.registry.rest.call import RawText, RestCall
-from ottla.registry.schema_request import read_schema_request
 from ottla.registry.stored_schema import StoredSchema
 from ottla.registry.subjects import EVERY_CONTEXT, check_registrable
 
@@ -32,6 +32,7 @@ async def list_subjects(call: RestCall) -> list[str]:
         deleted=call.flag("deleted"),
         deleted_only=call.flag("deletedOnly"),
     )
+    names = [each for each in names if call.may(AclOperation.DESCRIBE, each)]
     return page(names, call.integer("offset", 0), call.integer("limit", -1))
 
 
@@ -40,6 +41,8 @@ async def look_up(call: RestCall) -> dict[str, Any]:
     wish, deleted = _registration(call), call.flag("deleted")
     for name in names_in_contexts(call.state, wish.subject):
         if not call.state.versions(name, deleted=deleted):
+            continue
+        if not call.may(AclOperation.DESCRIBE, name):  # in another context
             continue
         found = look_up_same(
             call.state, call.registry.schemas, replace(wish, subject=name), deleted=deleted
@@ -54,6 +57,8 @@ async def look_up(call: RestCall) -> dict[str, Any]:
 async def register(call: RestCall) -> dict[str, Any]:
     check_registrable(call.subject())
     wish = _registration(call)
+    if wish.force:  # as if the subject's level were NONE
+        call.check(AclOperation.ALTER_CONFIGS, wish.subject)
     schema = await call.registry.write(
         lambda state: decide_register(state, call.registry.schemas, wish)
     )
@@ -91,6 +96,7 @@ async def list_referrers(call: RestCall) -> list[int]:
     schema = _version(call)
     deleted = call.flag("deleted")
     found = call.state.referrers(schema.subject, schema.version)
+    found = [each for each in found if call.may(AclOperation.DESCRIBE, each.subject)]
     ids = sorted({each.id for each in found if deleted or not each.deleted})
     return page(ids, call.integer("offset", 0), call.integer("limit", -1))
 
@@ -121,6 +127,7 @@ async def delete_version(call: RestCall) -> int:
 
 async def change_tags(call: RestCall) -> dict[str, Any]:
     body, subject, version = call.fields(), check_registrable(call.subject()), call.words["version"]
+    call.check(AclOperation.READ, subject)  # the answer shows the schema
     schema = await call.registry.write(
         lambda state: decide_tags(state, call.registry.schemas, subject, version, body)
     )
@@ -128,9 +135,10 @@ async def change_tags(call: RestCall) -> dict[str, Any]:
 
 
 def _registration(call: RestCall) -> SchemaRegistration:
+    subject = call.subject(alias=True)
     return SchemaRegistration(
-        call.subject(alias=True),
-        read_schema_request(call.fields()),
+        subject,
+        call.schema_request(subject),
         normalize=call.flag("normalize"),
         force=call.flag("force"),
     )
@@ -142,6 +150,7 @@ def _version(call: RestCall) -> StoredSchema:
         call.subject(alias=True),
         call.words["version"],
         deleted=call.flag("deleted"),
+        may=lambda name: call.may(AclOperation.READ, name),
     )
 
 

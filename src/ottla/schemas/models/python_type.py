@@ -133,9 +133,10 @@ class _Reader:
         hints = typing.get_type_hints(of, include_extras=True)
         found = []
         for each in dataclasses.fields(of):
-            default = each.default
-            if each.default_factory is not MISSING:
-                default = each.default_factory()
+            default: Any = MISSING if _is_missing(each.default) else each.default
+            make: Any = each.default_factory
+            if not _is_missing(make):
+                default = make()
             number = each.metadata.get("number")
             kind = self.read(hints[each.name], ())
             found.append(ModelField(each.name, each.name, kind, default, number))
@@ -150,6 +151,11 @@ class _Reader:
             kind = self.read(each.annotation, tuple(each.metadata))
             found.append(ModelField(each.alias or name, name, kind, default, number))
         return found
+
+
+def _is_missing(default: Any) -> bool:
+    """A class of a job's own file comes to Spark's workers by value, and MISSING as a copy."""
+    return isinstance(default, type(MISSING))
 
 
 def _digits(extras: tuple[Any, ...]) -> Digits | None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ottla.client.schema_registry import SchemaRegistry
+from ottla.client.schema_registry import RegistryError, SchemaRegistry
 from ottla.spark.formats import Encoder
 from ottla.spark.sql.catalog import Source
 from ottla.spark.sql.errors import SqlError
@@ -66,6 +66,12 @@ class Inserts:
         whole = {**row, ROWTIME: self._now_ms() if timestamp_ms is None else timestamp_ms}
         try:
             key, value, moment = self._encoder.record({**whole, DELETED: False})
+        except RegistryError as error:
+            raise SqlError(
+                f"Failed to insert values into '{source.name}'. {error}",
+                remedy="The schema registry refuses the schema of these columns: see the subject's"
+                " versions and its compatibility level.",
+            ) from None
         except (ValueError, TypeError) as error:  # TypeError: a map has NULL for a key
             raise SqlError(f"Failed to insert values into '{source.name}'. {error}") from None
         assert moment is not None

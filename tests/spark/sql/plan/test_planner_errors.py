@@ -118,7 +118,7 @@ WRONG = [
     ("CREATE TABLE x AS SELECT item, COUNT(*) FROM orders WINDOW TUMBLING (SIZE 1 MINUTE)"
      " WHERE WINDOWSTART > 5 GROUP BY item", "WHERE column 'WINDOWSTART' cannot be resolved"),
     ("CREATE STREAM x WITH (VALUE_SCHEMA_FULL_NAME='y') AS SELECT * FROM orders",
-     "do not support the following configs: [fullSchemaName]"),
+     "does not support the following configs: [fullSchemaName]"),
     ("SELECT * FROM by_minute m JOIN regions r ON m.item = r.region EMIT CHANGES",
      "Can not join windowed source to non-windowed source.\n`M` is TUMBLING windowed\n"
      "`R` is not windowed"),

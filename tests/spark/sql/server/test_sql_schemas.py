@@ -206,6 +206,8 @@ def test_schemas_of_new_topics_are_registered(client: httpx.Client, registry: An
     )
     assert "Could not register schema for topic" in error["message"]
     assert "CLASH" not in json.dumps(ksql(client, "SHOW STREAMS;"))
+    error = ksql_error(client, "INSERT INTO over_orders VALUES (1);")
+    assert "Failed to insert values into 'OVER_ORDERS'. Schema being registered" in error["message"]
 
 
 def test_a_query_writes_by_a_schema_that_has_all_its_columns(

@@ -99,7 +99,7 @@ def test_records_with_schemas_pass_through_queries(
 
 
 def written(cluster: LocalCluster, read: AvroDeserializer) -> list[tuple[Any, Any]]:
-    found = []
+    found: list[tuple[Any, Any]] = []
     settings = {"isolation.level": "read_committed"}
     with Consumer[bytes, bytes](cluster.bootstrap_servers, settings=settings) as consumer:
         consumer.assign({TopicPartition("KEYED", 0): 0})

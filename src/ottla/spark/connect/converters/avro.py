@@ -10,10 +10,11 @@ from ottla.schemas.schema_types import ParsedSchema
 from ottla.spark.connect.config import ConfigDef, ConfigType, Importance
 from ottla.spark.connect.converters.avro_anything import anything_decoded, anything_encoded
 from ottla.spark.connect.converters.avro_binary import AvroBinary
+from ottla.spark.connect.converters.avro_decoding import AvroDecoders, plain_default
+from ottla.spark.connect.converters.avro_encoding import AvroEncoders
 from ottla.spark.connect.converters.avro_from_connect import avro_text
 from ottla.spark.connect.converters.avro_names import ANYTHING, AvroSettings
 from ottla.spark.connect.converters.avro_to_connect import ConnectFromAvro
-from ottla.spark.connect.converters.avro_values import AvroDecoders, AvroEncoders, plain_default
 from ottla.spark.connect.converters.registry_converter import (
     Encode,
     Read,

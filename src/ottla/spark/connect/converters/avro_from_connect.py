@@ -15,7 +15,6 @@ from ottla.spark.connect.converters.avro_names import (
     FIELD_DEFAULT,
     FIELD_DOC,
     FIXED_SIZE,
-    GENERAL_ENUM,
     MAP_ENTRY,
     NAMESPACE,
     PRECISION,
@@ -27,6 +26,7 @@ from ottla.spark.connect.converters.avro_names import (
     is_fixed,
     is_union,
 )
+from ottla.spark.connect.converters.sum_types import GENERAL_ENUM
 from ottla.spark.connect.data import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
 from ottla.spark.connect.errors import DataException
 from ottla.spark.connect.logical import encoded, scale_of

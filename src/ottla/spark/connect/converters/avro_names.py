@@ -6,6 +6,7 @@ import re
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote_plus
 
+from ottla.spark.connect.converters.sum_types import GENERAL_ENUM, GENERAL_UNION
 from ottla.spark.connect.data import Schema, Type
 
 NAMESPACE: Final = "io.confluent.connect.avro"
@@ -23,9 +24,6 @@ FIELD_DEFAULT: Final = f"{NAMESPACE}.field.default"
 FIXED_SIZE: Final = "connect.fixed.size"
 PRECISION: Final = "connect.decimal.precision"
 PRECISION_DEFAULT: Final = 64
-GENERAL_UNION: Final = "org.apache.kafka.connect.data.Union"
-GENERAL_ENUM: Final = "org.apache.kafka.connect.data.Enum"
-GENERAL_FIELD: Final = "connect_union_field_"
 
 _LEGAL: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _ILLEGAL: Final = re.compile(r"[^A-Za-z0-9_]")

@@ -15,8 +15,6 @@ from ottla.spark.connect.converters.avro_names import (
     FIELD_DEFAULT,
     FIELD_DOC,
     FIXED_SIZE,
-    GENERAL_FIELD,
-    GENERAL_UNION,
     MAP_ENTRY,
     NAMESPACE,
     PRECISION,
@@ -25,6 +23,7 @@ from ottla.spark.connect.converters.avro_names import (
     UNION,
     AvroSettings,
 )
+from ottla.spark.connect.converters.sum_types import GENERAL_FIELD, GENERAL_UNION
 from ottla.spark.connect.data import DECIMAL, STRING_SCHEMA, Schema, Type
 from ottla.spark.connect.errors import DataException
 from ottla.spark.connect.schema import SCALE
@@ -60,8 +59,6 @@ class ConnectFromAvro:
         self._default = default
         self._open: list[str] = []
         self._unions = 0
-        self.by_node: dict[int, Schema] = {}
-        """Of records in unions, by the node, so that values find their schema."""
 
     def of(
         self,

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from ottla.spark.connect.converters.json_schema_names import (
     ENUM,
-    GENERAL_ENUM,
     NAMESPACE,
     NULL_SYMBOL,
     JsonSchemaSettings,
     is_object_map,
     is_union,
 )
+from ottla.spark.connect.converters.sum_types import GENERAL_ENUM
 from ottla.spark.connect.data import DECIMAL, Schema, Type
 
 Json = dict[str, Any]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from ottla.spark.connect.converters.sum_types import GENERAL_ENUM, GENERAL_UNION
 from ottla.spark.connect.data import Schema, Type
 
 NAMESPACE: Final = "io.confluent.connect.json"
 ENUM: Final = f"{NAMESPACE}.Enum"
 ONE_OF: Final = f"{NAMESPACE}.OneOf"
-GENERAL_UNION: Final = "org.apache.kafka.connect.data.Union"
-GENERAL_ENUM: Final = "org.apache.kafka.connect.data.Enum"
-GENERAL_FIELD: Final = "connect_union_field_"
 NULL_SYMBOL: Final = "<NULL>"
 
 

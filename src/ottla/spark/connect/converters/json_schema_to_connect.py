@@ -7,12 +7,11 @@ from typing import Any, Final
 
 from ottla.schemas.json_schema.node import JsonNode
 from ottla.spark.connect.converters.json_schema_names import (
-    GENERAL_FIELD,
-    GENERAL_UNION,
     NULL_SYMBOL,
     ONE_OF,
     JsonSchemaSettings,
 )
+from ottla.spark.connect.converters.sum_types import GENERAL_FIELD, GENERAL_UNION
 from ottla.spark.connect.data import STRING_SCHEMA, Schema, Type
 from ottla.spark.connect.errors import DataException
 

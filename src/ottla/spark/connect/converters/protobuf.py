@@ -9,10 +9,11 @@ from ottla.schemas.framing import indexes_bytes, read_indexes
 from ottla.schemas.protobuf.dynamic import MessageTypes, message_indexes, message_name
 from ottla.schemas.schema_types import ParsedSchema
 from ottla.spark.connect.config import ConfigDef, ConfigType, Importance
+from ottla.spark.connect.converters.protobuf_decoding import ProtobufDecoders
+from ottla.spark.connect.converters.protobuf_encoding import ProtobufEncoders
 from ottla.spark.connect.converters.protobuf_from_connect import protobuf_text
 from ottla.spark.connect.converters.protobuf_names import ProtobufSettings
 from ottla.spark.connect.converters.protobuf_to_connect import ConnectFromProtobuf
-from ottla.spark.connect.converters.protobuf_values import ProtobufDecoders, ProtobufEncoders
 from ottla.spark.connect.converters.registry_converter import (
     Encode,
     Read,

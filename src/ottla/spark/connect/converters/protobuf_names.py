@@ -6,6 +6,7 @@ import re
 from typing import Final, NamedTuple
 
 from ottla.spark.connect.converters.avro_names import scrubbed
+from ottla.spark.connect.converters.sum_types import GENERAL_ENUM, GENERAL_UNION
 from ottla.spark.connect.data import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
 
 NAMESPACE: Final = "io.confluent.connect.protobuf"
@@ -15,8 +16,6 @@ UNION: Final = f"{NAMESPACE}.Union"
 TAG: Final = f"{NAMESPACE}.Tag"
 TYPE: Final = f"{NAMESPACE}.Type"
 WRAPPER: Final = f"{NAMESPACE}.Wrapper"
-GENERAL_UNION: Final = "org.apache.kafka.connect.data.Union"
-GENERAL_ENUM: Final = "org.apache.kafka.connect.data.Enum"
 PRECISION: Final = "connect.decimal.precision"
 META: Final = "confluent/meta.proto"
 META_OPTION: Final = "(confluent.field_meta)"

@@ -7,7 +7,6 @@ from typing import Any, Final
 from ottla.schemas.protobuf.elements import ProtoField, ProtoMessage
 from ottla.schemas.protobuf.schema import ProtobufSchema
 from ottla.spark.connect.converters.protobuf_names import (
-    GENERAL_UNION,
     LOGICAL_OF,
     META_OPTION,
     PRECISION,
@@ -18,6 +17,7 @@ from ottla.spark.connect.converters.protobuf_names import (
     WRAPPER,
     ProtobufSettings,
 )
+from ottla.spark.connect.converters.sum_types import GENERAL_UNION
 from ottla.spark.connect.data import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
 from ottla.spark.connect.errors import DataException
 from ottla.spark.connect.schema import SCALE

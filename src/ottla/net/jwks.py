@@ -23,7 +23,7 @@ FETCH_S_MAX: Final = 10.0
 LOOK_AGAIN_MS: Final = 10_000
 KEYS_MAX: Final = 1000
 
-log = logging.getLogger("ottla.broker")
+log = logging.getLogger("ottla.net")
 
 
 class JwksKeys:
@@ -53,6 +53,10 @@ class JwksKeys:
         """Fetch them, if it is time to."""
         if now_ms >= self._due_ms:
             self._begin(now_ms)
+
+    @property
+    def fetching(self) -> bool:
+        return self._fetching is not None and not self._fetching.done()
 
     async def settled(self) -> None:
         """When the fetch that is under way has ended."""

@@ -1,0 +1,264 @@
+"""Topics whose records must name schemas of their subjects (confluent.value.schema.validation).
+
+A Produce to such a topic is looked at before anything of it is appended. Schemas that were found
+once are known for good, because an id never changes; one that is not known is looked up by a
+helper thread while this Produce, and all that comes behind it on its connection, waits. What the
+registry denies is remembered for a moment only, so that a schema is accepted as soon as it is
+registered. If the registry can't be asked, the producer is told to try again: nothing is accepted
+unchecked, and nothing is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.broker.journal import Answer
+from ottla.broker.subject_rules import SubjectRule, judge, rules_of
+from ottla.clock import Clock
+from ottla.errors import ErrorCode, KafkaError
+from ottla.records.batch import BatchHeader, Origin, check_batches
+from ottla.records.record import RecordErrors, parse_records, read_payload
+from ottla.records.schema_frames import distinct_frames, frames_of
+from ottla.replica.partition import Partition
+from ottla.schemas.framing import NotFramed, split
+from ottla.slices import FileSlice
+from ottla.storage.log_config import LogConfig
+from ottla.storage.rewriting import check_counts, unpacked_size_max
+from ottla.wire.messages.produce import PartitionProduceData
+
+if TYPE_CHECKING:
+    from ottla.client.schema_registry import SchemaRegistry
+    from ottla.config import ServerConfig
+
+PREFIX: Final = "confluent."
+URL: Final = "confluent.schema.registry.url"
+LOOKUPS_MAX: Final = 4  # at a time
+LOOKUP_S_MAX: Final = 5.0
+LOOKUP_TRIES_MAX: Final = 2
+REFUSED_MS: Final = 100  # so long a schema that was not found is not asked for again
+DOWN_MS: Final = 1000  # so long a registry that could not be asked is not asked again
+FRAMES_MAX: Final = 10_000  # that are remembered of one subject; beyond it they are asked for again
+
+log = logging.getLogger("ottla.broker")
+
+Place = tuple[str, int]  # topic, index
+Refused = dict[Place, KafkaError]
+
+
+SchemaUse = tuple[SubjectRule, bytes]  # a frame where it was found
+
+
+class CheckedBatch(NamedTuple):
+    """A partition's part of a Produce; `unknown` has to be looked up."""
+
+    partition: Partition
+    asked: PartitionProduceData
+    unknown: list[SchemaUse]
+
+
+class SchemaValidation:
+    """`on`: some topic of this broker asks for it. Nothing is spent before that."""
+
+    def __init__(self, config: ServerConfig, clock: Clock) -> None:
+        """KafkaError if the registry's settings make no sense."""
+        self.on = False
+        self._clock = clock
+        self._settings = {
+            name.removeprefix(PREFIX): value
+            for name, value in config.static.items()
+            if name.startswith(PREFIX)
+        }
+        self._registry: SchemaRegistry | None = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._accepted: dict[SubjectRule, set[bytes]] = {}
+        self._refused: dict[SchemaUse, tuple[int, str]] = {}  # until when, and why
+        self._lookups: dict[SchemaUse, asyncio.Task[str | None]] = {}
+        self._checks: set[asyncio.Task[None]] = set()
+        self._down_until_ms = 0
+        if config.static.get(URL, "").strip():
+            self.use("")
+
+    def use(self, url: str) -> None:
+        """Ask this registry; the configured one, if there is one, wins."""
+        if self._registry is None:
+            from ottla.client.schema_registry import SchemaRegistry  # few brokers need it
+
+            self._registry = SchemaRegistry(
+                url, self._settings, timeout_s=LOOKUP_S_MAX, tries_max=LOOKUP_TRIES_MAX
+            )
+            self._threads = ThreadPoolExecutor(LOOKUPS_MAX, thread_name_prefix="ottla-schemas")
+
+    def noted(self, settings: LogConfig) -> LogConfig:
+        """From the first topic that asks for it on, Produce is looked at."""
+        self.on = self.on or settings.validates_schemas
+        return settings
+
+    def stop(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def check(self, batches: Iterable[tuple[Partition, PartitionProduceData]]) -> Answer[Refused]:
+        """Which partitions may not be appended to, and why. There at once if all is known."""
+        refused: Refused = {}
+        waiting: list[CheckedBatch] = []
+        for partition, asked in batches:
+            try:
+                unknown = self._unknown(partition, asked)
+            except KafkaError as error:
+                refused[partition.topic, partition.index] = error
+                continue
+            if unknown:
+                waiting.append(CheckedBatch(partition, asked, unknown))
+        answer = Answer[Refused]()
+        if not waiting:
+            answer.give(refused)
+            return answer
+        task = asyncio.get_running_loop().create_task(self._settle(waiting, refused, answer))
+        self._checks.add(task)
+        task.add_done_callback(self._checks.discard)
+        return answer
+
+    def _unknown(self, partition: Partition, asked: PartitionProduceData) -> list[SchemaUse]:
+        """What has to be looked up. RecordErrors for what is known to be wrong already."""
+        unknown: list[SchemaUse] = []
+        refused: dict[SchemaUse, str] = {}
+        now_ms = self._clock.now_ms()
+        for rule, frames in _frames(partition, asked):
+            frames -= self._accepted.get(rule, frozenset())
+            for frame in frames:
+                reason = self._known_reason((rule, frame), now_ms)
+                if reason is None:
+                    unknown.append((rule, frame))
+                else:
+                    refused[rule, frame] = reason
+        if refused:
+            raise _refusal(partition, asked, refused)
+        return unknown
+
+    def _known_reason(self, use: SchemaUse, now_ms: int) -> str | None:
+        until_ms, reason = self._refused.get(use, (0, ""))
+        if until_ms > now_ms:
+            return reason
+        try:
+            split(use[1])
+        except NotFramed as error:
+            return f"the {use[0].side} names no schema: {error}"
+        return None
+
+    async def _settle(
+        self, waiting: list[CheckedBatch], refused: Refused, answer: Answer[Refused]
+    ) -> None:
+        for batch in waiting:
+            place = (batch.partition.topic, batch.partition.index)
+            try:
+                for use in batch.unknown:
+                    reason = await self._look_up(use)
+                    if reason is not None:
+                        raise _refusal(batch.partition, batch.asked, {use: reason})
+            except KafkaError as error:
+                refused[place] = error
+            except BaseException as error:  # a Produce that waits must have its answer
+                log.error("Schemas of %s-%d can't be checked", *place, exc_info=error)
+                refused[place] = _unavailable(str(error) or type(error).__name__)
+        answer.give(refused)
+
+    async def _look_up(self, use: SchemaUse) -> str | None:
+        """None: the registry has it. Produces that need the same wait for one look-up."""
+        if use[1] in self._accepted.get(use[0], ()):
+            return None
+        task = self._lookups.get(use)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._asked(use))
+            self._lookups[use] = task
+            task.add_done_callback(lambda _: self._lookups.pop(use, None))
+        return await asyncio.shield(task)
+
+    async def _asked(self, use: SchemaUse) -> str | None:
+        if self._registry is None:
+            raise _unavailable(f"this broker has no registry: set {URL}")
+        if self._clock.now_ms() < self._down_until_ms:
+            raise _unavailable("it did not answer a moment ago")
+        loop = asyncio.get_running_loop()
+        try:
+            reason = await loop.run_in_executor(self._threads, judge, self._registry, *use)
+        except Exception as error:
+            log.error("The schema registry %s can't be asked: %s", self._registry.url, error)
+            self._down_until_ms = self._clock.now_ms() + DOWN_MS
+            raise _unavailable(str(error)) from None
+        if reason is None:
+            kept = self._accepted.setdefault(use[0], set())
+            if len(kept) >= FRAMES_MAX:
+                kept.clear()
+            kept.add(use[1])
+        else:
+            if len(self._refused) >= FRAMES_MAX:
+                self._refused.clear()
+            self._refused[use] = (self._clock.now_ms() + REFUSED_MS, reason)
+        return reason
+
+
+def _frames(
+    partition: Partition, asked: PartitionProduceData
+) -> list[tuple[SubjectRule, set[bytes]]]:
+    """The frames that the batch has. KafkaError for one that can't be read."""
+    config = partition.log.config
+    key_rule, value_rule = rules_of(partition.topic, config)
+    key_frames: set[bytes] = set()
+    value_frames: set[bytes] = set()
+    for header, payload in _payloads(config, asked):
+        found = distinct_frames(
+            payload,
+            header.record_count,
+            keys=key_rule is not None,
+            values=value_rule is not None,
+        )
+        if found is None:  # headers may have them
+            pairs = [frames_of(record) for record in parse_records(payload, header)]
+            keys = {key for key, _ in pairs if key is not None}
+            found = keys, {value for _, value in pairs if value is not None}
+        key_frames |= found[0]
+        value_frames |= found[1]
+    both = ((key_rule, key_frames), (value_rule, value_frames))
+    return [(rule, frames) for rule, frames in both if rule is not None]
+
+
+def _payloads(config: LogConfig, asked: PartitionProduceData) -> list[tuple[BatchHeader, bytes]]:
+    data = asked.records
+    assert data is not None
+    assert not isinstance(data, FileSlice)
+    headers = check_batches(
+        memoryview(data), batch_size_max=config.max_message_bytes, origin=Origin.CLIENT
+    )
+    check_counts(headers)
+    size_max = unpacked_size_max(config)
+    return [(header, read_payload(data, header, size_max=size_max)) for header in headers]
+
+
+def _refusal(
+    partition: Partition, asked: PartitionProduceData, refused: dict[SchemaUse, str]
+) -> RecordErrors:
+    """INVALID_RECORD, with the indexes of the records (KIP-467)."""
+    config = partition.log.config
+    key_rule, value_rule = rules_of(partition.topic, config)
+    errors: list[tuple[int, str]] = []
+    index = 0
+    for header, payload in _payloads(config, asked):
+        for record in parse_records(payload, header):
+            key, value = frames_of(record)
+            for rule, frame in ((key_rule, key), (value_rule, value)):
+                if rule is not None and frame is not None and (rule, frame) in refused:
+                    errors.append((index, refused[rule, frame]))
+                    break
+            index += 1
+    return RecordErrors(errors)
+
+
+def _unavailable(why: str) -> KafkaError:
+    """What every producer tries again, and knows not to be written."""
+    return KafkaError(
+        ErrorCode.NOT_ENOUGH_REPLICAS, f"The schema registry can't be asked, try again: {why}"
+    )
