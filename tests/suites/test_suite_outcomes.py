@@ -6,7 +6,14 @@ import json
 
 import pytest
 from suites.librdkafka_steps import read_run
-from suites.outcomes import REASON_CHARS_MAX, Outcome, read_go, read_junit, read_librdkafka
+from suites.outcomes import (
+    REASON_CHARS_MAX,
+    Outcome,
+    read_go,
+    read_jest,
+    read_junit,
+    read_librdkafka,
+)
 
 TABLE = """\
 [0099_beer                   /  0.011s] Created    kafka instance 0099_beer#producer-1
@@ -132,3 +139,19 @@ def test_junit_has_failures_errors_and_skips() -> None:
 def test_reasons_are_short(said: str) -> None:
     text = f'<a><testcase name="t"><failure message="{said}"/></testcase></a>'
     assert len(read_junit(text)["::t"].reason) == REASON_CHARS_MAX
+
+
+def test_jest_has_an_outcome_for_each_test_and_for_a_file_without_tests() -> None:
+    tests = [
+        {"fullName": "a works", "status": "passed"},
+        {"fullName": "a fails", "status": "failed", "failureMessages": ["expected 1"]},
+        {"fullName": "a waits", "status": "pending"},
+    ]
+    broken = {"name": "/sources/b.spec.ts", "assertionResults": [], "message": "no such module"}
+    files = [{"name": "/sources/a.spec.ts", "assertionResults": tests, "message": ""}, broken]
+    assert read_jest(json.dumps({"testResults": files})) == {
+        "a works": Outcome("passed"),
+        "a fails": Outcome("failed", "expected 1"),
+        "a waits": Outcome("skipped"),
+        "b.spec.ts": Outcome("failed", "no such module"),
+    }
