@@ -1,8 +1,9 @@
 """Secrets of connectors' configs: REST answers never show them (CVE-2019-12399).
 
-A secret is a setting of the type PASSWORD, or one whose name says so. A reference to a config
-provider (`${file:...}`) is shown: it is no secret. Who reads a config, changes it and puts it back
-sends the mask along; it then means the value that there was.
+A secret is a setting of the type PASSWORD, one whose name says so, or a URL with a login in it
+(`https://ann:pw@host`). A reference to a config provider (`${file:...}`) is shown: it is no secret.
+A client that reads a config, changes it and puts it back sends the mask along; the mask then stands
+for the value that there was.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _SECRET: Final = re.compile(
     r"|keystore\.key$|private[._]key|api[._]key$|user\.info$",
     re.IGNORECASE,
 )
+_LOGIN: Final = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 
 
 def is_secret(name: str) -> bool:
@@ -43,4 +45,5 @@ def unmasked(config: Mapping[str, str], kept: Mapping[str, str]) -> dict[str, st
 
 
 def _hides(name: str, value: str, passwords: Collection[str]) -> bool:
-    return (name in passwords or is_secret(name)) and not REFERENCE.search(value)
+    secret = name in passwords or is_secret(name) or _LOGIN.search(value) is not None
+    return secret and not REFERENCE.search(value)
