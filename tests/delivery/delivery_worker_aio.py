@@ -35,9 +35,16 @@ class Worker:
         self.count = 0
 
     async def run(self) -> None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.ending.set)
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self.ending.set)
         role = {"source": self.source, "observer": self.observe}[self.given["role"]]
-        await role()
+        try:
+            await role()
+        finally:
+            # asyncio closes the pipe that signals are written to before it removes their handlers:
+            # a SIGTERM between the two would be reported as an error of this worker.
+            loop.remove_signal_handler(signal.SIGTERM)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     async def started(self, client: Any) -> Any:
         """aiokafka gives up where the broker is away for the moment."""
