@@ -171,7 +171,8 @@ def _config_questions() -> Iterator[dict[str, Any]]:
     yield {"ask": "config", "class": "source"}
     for kind in (Kind.CONVERTER, Kind.TRANSFORM, Kind.PREDICATE):
         for plugin in PLUGINS.all(kind):
-            yield {"ask": "config", "class": plugin.name}
+            if not plugin.name.startswith("io.confluent."):  # Kafka does not bring these
+                yield {"ask": "config", "class": plugin.name}
 
 
 HEADERS = [
