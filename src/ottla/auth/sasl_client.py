@@ -69,7 +69,7 @@ class SaslLogin:
 
     @property
     def principal(self) -> str:
-        """Who this is, for people who read errors."""
+        """The name of this login in error messages."""
         if self.mechanism == GSSAPI:
             return self.user or "the owner of the ticket cache"
         return f"delegation token {self.user}" if self.is_token else f"User:{self.user}"

@@ -39,7 +39,7 @@ def gssapi_mechanism(settings: ListenerSettings, max_reauth_ms: int) -> GssapiMe
 
 
 def ticket_login(settings: ListenerSettings) -> SaslLogin:
-    """Who we are to other brokers, by GSSAPI."""
+    """This broker's login at other brokers, by GSSAPI."""
     _library()
     login = _module(settings)
     return SaslLogin(GSSAPI, login.principal, tickets=KerberosTickets(login))

@@ -31,7 +31,7 @@ def bearer_mechanism(
 
 
 def bearer_login(settings: ListenerSettings) -> SaslLogin:
-    """Who we are to other brokers, by OAUTHBEARER: a client's settings, from our own."""
+    """This broker's login at other brokers, by OAUTHBEARER: client settings from its own."""
     from ottla.client.security import login_of  # few brokers need it
 
     found = {name: settings.get(name) for name in OWN_TOKEN}

@@ -4,8 +4,8 @@ A Produce to such a topic is looked at before anything of it is appended. Schema
 once are known for good, because an id never changes; one that is not known is looked up by a
 helper thread while this Produce, and all that comes behind it on its connection, waits. What the
 registry denies is remembered for a moment only, so that a schema is accepted as soon as it is
-registered. If the registry can't be asked, the producer is told to try again: nothing is accepted
-unchecked, and nothing is lost.
+registered. If the registry can't be asked, the producer gets an error that it retries: the broker
+accepts nothing unchecked, and loses nothing.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def create_partitions_denied(
 
 
 def delete_topics(handle: Handler, ctx: Context, request: DeleteTopicsRequest) -> Any:
-    """DELETE on the cluster or on each; names are told only to clients that may DESCRIBE them."""
+    """DELETE on the cluster or on each; only clients that may DESCRIBE a topic see its name."""
     if ctx.may(O.DELETE, R.CLUSTER, quiet=True):
         return handle(ctx, request)
     by_id = ctx.version >= BY_ID_FROM
