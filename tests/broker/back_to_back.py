@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ottla.client.lines import Line
+from ottla.client.protocol.connection import BrokerConnection
 from ottla.errors import ErrorCode
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
@@ -49,7 +49,7 @@ class BackToBack:
     epoch: int = -1
 
     def __post_init__(self) -> None:
-        self._lines: dict[int, Line] = {}  # by port
+        self._lines: dict[int, BrokerConnection] = {}  # by port
         found = self._wait_for_leaders()
         ports = {each.node_id: each.port for each in found.brokers}
         (topic,) = found.topics
@@ -131,9 +131,11 @@ class BackToBack:
 
     # -- the cluster
 
-    def _line(self, port: int) -> Line:
+    def _line(self, port: int) -> BrokerConnection:
         if port not in self._lines:
-            self._lines[port] = Line("127.0.0.1", port, settings={}, timeout_s=PATIENCE_S)
+            self._lines[port] = BrokerConnection(
+                "127.0.0.1", port, settings={}, timeout_s=PATIENCE_S
+            )
         return self._lines[port]
 
     def _wait_for_leaders(self) -> MetadataResponse:
@@ -148,7 +150,7 @@ class BackToBack:
             assert time.monotonic() < deadline, found
             time.sleep(AGAIN_S)
 
-    def _find_coordinator(self) -> Line:
+    def _find_coordinator(self) -> BrokerConnection:
         request = FindCoordinatorRequest(
             key_type=TRANSACTION, coordinator_keys=[self.transactional_id]
         )

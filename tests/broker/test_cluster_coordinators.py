@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.client import Producer, TopicPartition
-from ottla.client.lines import Line
+from ottla.client.protocol.connection import BrokerConnection
 from ottla.client.shares import ShareOffset, Shares
 from ottla.coordinator.keys import OFFSETS_TOPIC, partition_for
 from ottla.coordinator.share.records import STATE_TOPIC, StateKey
@@ -108,7 +108,7 @@ class Connection:
     """A producer of transaction version 2 (KIP-890): partitions are added by being written to."""
 
     def __init__(self, cluster: LocalCluster, broker_id: int) -> None:
-        self._line = Line(
+        self._line = BrokerConnection(
             "127.0.0.1", cluster.port_of(broker_id), settings={}, timeout_s=PATIENCE_S
         )
 

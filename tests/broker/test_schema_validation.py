@@ -299,3 +299,19 @@ def test_transactions_are_checked_too_and_their_markers_are_not(
     assert failures[1].code() == ErrorCode.INVALID_RECORD
     assert values_of(cluster, "booked")[0] == good
     assert len(values_of(cluster, "booked")) == 3  # the value, and two transactions' markers
+
+
+def test_brokers_of_a_local_cluster_know_its_registry_also_after_a_restart() -> None:
+    with LocalCluster(registry=True, process=True) as cluster:
+        registry = SchemaRegistry(cluster.registry_url)
+        cluster.create_topic("apart", 1, VALUES)
+        good = with_id(registry.register("apart-value", "AVRO", AVRO % "Apart").id, b"x")
+        for turn in range(2):
+            if turn:
+                cluster.restart()
+            session = Session(cluster.bootstrap_servers, {}, 20)
+            assert produce(session, "apart", batch(good))[0].error_code == ErrorCode.NONE
+            (told,) = produce(session, "apart", batch(with_id(77, b"x")))
+            assert told.error_code == ErrorCode.INVALID_RECORD
+            session.close()
+        registry.close()

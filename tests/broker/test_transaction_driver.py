@@ -162,7 +162,7 @@ def test_a_transaction_that_is_open_too_long_is_aborted(tmp_path: Path) -> None:
         while await client.state() != "CompleteAbort":
             await asyncio.sleep(0.01)
         assert client.markers("t", 0) == [(client.producer_id, 1, False)]
-        assert await client.end(True) is ErrorCode.INVALID_TXN_STATE
+        assert await client.end(True) is ErrorCode.PRODUCER_FENCED
         assert await client.end(False) is NONE
         assert client.epoch == 1
 

@@ -64,6 +64,23 @@ class Producer:
         ]
 
 
+def test_a_commit_before_the_records_of_its_transaction_ends_nothing(tmp_path: Path) -> None:
+    """KafkaProducer has sent it so, rarely. The answer is Kafka's; its transaction can go on."""
+
+    async def act(client: TransactionClient) -> None:
+        await client.init()
+        producer = Producer(client)
+        for epoch, state in enumerate(("Empty", "CompleteCommit")):
+            assert await client.end(True) is ErrorCode.INVALID_TXN_STATE
+            assert await client.state() == state
+            assert await producer.write(b"%d" % epoch) == "NONE"
+            assert await client.end(True) is NONE
+            assert client.epoch == epoch + 1
+        assert await producer.committed() == [b"0", b"1"]
+
+    play(tmp_path, act)
+
+
 @pytest.mark.parametrize("version", [12, 13])
 def test_a_partition_is_added_by_being_written_to(tmp_path: Path, version: int) -> None:
     async def act(client: TransactionClient) -> None:

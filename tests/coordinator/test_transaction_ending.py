@@ -32,7 +32,7 @@ VERSION_2 = {
     State.PREPARE_COMMIT: "CONCURRENT CONCURRENT CONCURRENT CONCURRENT",
     State.PREPARE_ABORT: "CONCURRENT CONCURRENT CONCURRENT CONCURRENT",
     State.COMPLETE_COMMIT: "NONE ITS ITS goes",
-    State.COMPLETE_ABORT: "ITS ITS NONE goes",
+    State.COMPLETE_ABORT: "FENCED ITS NONE goes",
     State.EMPTY: "FENCED ITS FENCED goes",
 }
 
@@ -97,6 +97,8 @@ def test_a_producer_that_has_not_heard_of_its_new_id_asks_again() -> None:
     assert ended(moved, False, 2, producer_id=6, epoch=last) is ErrorCode.INVALID_TXN_STATE
     earlier = ended(moved, True, 2, producer_id=6, epoch=last - 1)
     assert earlier is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    aborted = moved._replace(state=State.COMPLETE_ABORT)
+    assert ended(aborted, True, 2, producer_id=6, epoch=last) is ErrorCode.PRODUCER_FENCED
     # Nor can it touch what was begun under the new id.
     begun = moved._replace(state=State.ONGOING)
     assert ended(begun, True, 2, producer_id=6, epoch=last) is ErrorCode.PRODUCER_FENCED

@@ -30,7 +30,15 @@ def some_bytes(chance: random.Random) -> bytes | None:
     )
 
 
-@pytest.mark.parametrize("seed", range(20))
+def some_headers(chance: random.Random, *, named: bool) -> list[tuple[str, bytes | None]]:
+    found: list[tuple[str, bytes | None]] = [("trace", b"x" * chance.randrange(100))]
+    names = ("__key_schema_id", "__value_schema_id", "__other_schema_id")
+    if named:
+        found += [(chance.choice(names), some_bytes(chance)) for _ in range(3)]
+    return found * chance.randrange(2)
+
+
+@pytest.mark.parametrize("seed", range(40))
 def test_the_walk_finds_the_frames_of_every_record(seed: int) -> None:
     chance = random.Random(seed)
     records = [
@@ -38,7 +46,7 @@ def test_the_walk_finds_the_frames_of_every_record(seed: int) -> None:
             timestamp=chance.choice((5, 1 << 20, 1 << 40)),
             key=some_bytes(chance),
             value=some_bytes(chance),
-            headers=[("trace", b"x" * chance.randrange(100))] * chance.randrange(2),
+            headers=some_headers(chance, named=seed % 2 == 0),
         )
         for _ in range(chance.choice((1, 3, 150)))
     ]
@@ -54,21 +62,24 @@ def test_the_walk_finds_the_frames_of_every_record(seed: int) -> None:
     assert distinct_frames(payload, header.record_count, keys=True, values=False) == (keys, set())
 
 
-def test_headers_with_ids_are_left_to_those_who_read_whole_records() -> None:
-    named = [("__value_schema_id", with_id(7, b""))]
-    record = Record(timestamp=1, key=b"k", value=b"bare", headers=named)
-    payload = write_records([record], [0], 1)
-    assert distinct_frames(payload, 1, keys=True, values=True) is None
-    assert frames_of(record) == (b"k", with_id(7, b""))
-    assert frames_of(Record(key=b"k", value=None, headers=named)) == (b"k", None)
+def test_the_last_header_with_an_id_counts_and_a_null_has_none() -> None:
+    first, last = ("__value_schema_id", with_id(6, b"")), ("__value_schema_id", with_id(7, b""))
+    records = [
+        Record(timestamp=1, key=b"k", value=b"bare", headers=[first, last, (last[0], None)]),
+        Record(timestamp=1, key=b"k", value=None, headers=[first]),
+    ]
+    assert [frames_of(each) for each in records] == [(b"k", with_id(7, b"")), (b"k", None)]
+    payload = write_records(records, [0, 1], 1)
+    assert distinct_frames(payload, 2, keys=True, values=True) == ({b"k"}, {with_id(7, b"")})
 
 
+@pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("seed", range(200))
-def test_broken_payloads_are_refused_or_read_never_more(seed: int) -> None:
+def test_broken_payloads_are_refused_or_read_never_more(seed: int, named: bool) -> None:
     chance = random.Random(seed)
-    whole = bytearray(
-        write_records([Record(timestamp=1, value=with_id(n, b"x")) for n in range(9)], range(9), 1)
-    )
+    headers = [[("__value_schema_id", with_id(n, b""))] if named else [] for n in range(9)]
+    records = [Record(timestamp=1, value=with_id(n, b"x"), headers=headers[n]) for n in range(9)]
+    whole = bytearray(write_records(records, range(9), 1))
     for _ in range(chance.randrange(1, 4)):
         whole[chance.randrange(len(whole))] = chance.randrange(256)
     cut = bytes(whole[: chance.choice((len(whole), chance.randrange(len(whole))))])

@@ -1,7 +1,8 @@
 """The client's side of SASL: who we are, and what we say to a broker.
 
 No I/O: `SaslLogin.exchange` gives the tokens to send and takes the broker's answers. Clients
-(client/lines.py) and brokers that speak to each other (net/line.py) drive the same exchange.
+(client/protocol/connection.py) and brokers that speak to each other (net/line.py) drive the same
+exchange.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ from ottla.broker.telemetry import Telemetry
 from ottla.broker.transactions import Transactions
 from ottla.broker.turns import Turns
 from ottla.broker.verification import Verification
-from ottla.clock import SteadyClock, SystemClock
+from ottla.clock import SteadyClock, SystemClock, WatchedClock
 from ottla.cluster.campaign import Campaign
 from ottla.cluster.commits import Commits
 from ottla.cluster.controller import Controller
@@ -97,7 +97,7 @@ class Broker:
         kept beside the logs, and the broker is alone.
         """
         self.config = config
-        self.clock: SteadyClock = clock or SystemClock()
+        self.clock = WatchedClock(clock or SystemClock())
         self.node_id = config.node_id
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
         self.listeners: tuple[Listener, ...] = ()  # as bound: with the ports that were taken

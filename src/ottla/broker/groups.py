@@ -53,6 +53,7 @@ class Groups:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._alarm = Alarm(broker.clock, self._expire)
+        broker.clock.when_set(lambda step_ms: self.coordinator.clock_set(step_ms))
         self._working: set[asyncio.Future[None]] = set()
         self._topics: Mapping[str, Topic] = {}  # as the last image had them
         self._topic = InternalTopic(

@@ -216,10 +216,6 @@ def _frames(
             keys=key_rule is not None,
             values=value_rule is not None,
         )
-        if found is None:  # headers may have them
-            pairs = [frames_of(record) for record in parse_records(payload, header)]
-            keys = {key for key, _ in pairs if key is not None}
-            found = keys, {value for _, value in pairs if value is not None}
         key_frames |= found[0]
         value_frames |= found[1]
     both = ((key_rule, key_frames), (value_rule, value_frames))

@@ -109,6 +109,7 @@ class Shares:
         self._names: dict[bytes, str] = {}
         self._stopped = False
         self._alarm = Alarm(broker.clock, self._expire)
+        broker.clock.when_set(self._clock_set)
         self.states = ShareStateLogs(broker)
         self.persister = Persister(broker, self.states)
         self.ends = Ends(broker)
@@ -432,6 +433,10 @@ class Shares:
             loop.call_later(ARCHIVE_RETRY_S, self._archive, shared, dead)
 
     # -- time
+
+    def _clock_set(self, step_ms: int) -> None:
+        for shared in [each for each in self._shared.values() if each.ready]:
+            shared.partition.clock_set(step_ms)
 
     def _expire(self, now_ms: int) -> int | None:
         deadlines = []

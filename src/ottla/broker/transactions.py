@@ -63,6 +63,7 @@ class Transactions:
         self._broker = broker
         self._loop = asyncio.get_running_loop()
         self._alarm = Alarm(broker.clock, self._expire)
+        broker.clock.when_set(lambda step_ms: self.coordinator.clock_set(step_ms))
         self._post = MarkerPost(broker)
         self._tasks: set[asyncio.Task[None]] = set()
         self._topic = InternalTopic(

@@ -45,6 +45,11 @@ class Deadlines:
     def cancel(self, key: Key) -> None:
         self._due_ms.pop(key, None)
 
+    def shift(self, step_ms: int) -> None:
+        """The clock was set: what is left of each deadline stays what it was."""
+        self._due_ms = {key: due_ms + step_ms for key, due_ms in self._due_ms.items()}
+        self._rebuild()
+
     def next_ms(self) -> int | None:
         """The time of the next deadline, or of one that was moved since: never too late."""
         return self._heap[0][0] if self._heap else None

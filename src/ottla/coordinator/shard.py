@@ -189,6 +189,9 @@ class GroupShard:
         """When `expire` has to be called next; an earlier or needless call does no harm."""
         return self._deadlines.next_ms()
 
+    def clock_set(self, step_ms: int) -> None:
+        self._deadlines.shift(step_ms)
+
     def expire(self, now_ms: int) -> Outcome:
         turn = self._turn(now_ms)
         while (due := self._deadlines.pop_due(now_ms)) is not None:

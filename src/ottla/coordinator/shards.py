@@ -22,6 +22,8 @@ class Shard(Protocol):
 
     def next_deadline_ms(self) -> int | None: ...
 
+    def clock_set(self, step_ms: int) -> None: ...
+
 
 S = TypeVar("S", bound=Shard)
 
@@ -70,6 +72,11 @@ class Shards(Generic[S]):
         raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
     # -- time
+
+    def clock_set(self, step_ms: int) -> None:
+        """Somebody has set the clock, forward or back: deadlines move with it."""
+        for shard in self.all_shards():
+            shard.clock_set(step_ms)
 
     def next_deadline_ms(self) -> int | None:
         deadlines = (shard.next_deadline_ms() for shard in self.shards.values())

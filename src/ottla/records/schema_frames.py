@@ -7,6 +7,8 @@ too, and of no schema.
 
 from __future__ import annotations
 
+from mypy_extensions import i64
+
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.record import RECORD_SIZE_MIN, Record, read_varint
 
@@ -17,15 +19,17 @@ FRAMED = 2 * ID_SIZE  # the least size of what has an id, in zig-zag
 HEADER_END = b"_schema_id"  # of both headers
 KEY_HEADER = "__key_schema_id"
 VALUE_HEADER = "__value_schema_id"
+KEY_NAME = b"__key_schema_id"
+VALUE_NAME = b"__value_schema_id"
+VARINT_BITS_MAX = 35
 
 
 def distinct_frames(
     payload: bytes, count: int, *, keys: bool, values: bool
-) -> tuple[set[bytes], set[bytes]] | None:
+) -> tuple[set[bytes], set[bytes]]:
     """HOT. The frames of the keys and of the values of `count` records, as far as they are wanted.
 
-    None if headers may have some: `frames_of` knows. Varints are read in place, because a call
-    costs as much as the rest of a record.
+    Varints are read in place, because a call costs as much as the rest of a record.
     """
     if count < 0 or count * RECORD_SIZE_MIN > len(payload):
         raise _invalid(f"{count} records in {len(payload)} bytes")
@@ -79,7 +83,7 @@ def distinct_frames(
                 position += size >> 1
             if payload[position] and not looked_at_headers:
                 if HEADER_END in payload:
-                    return None
+                    return _HeadedRecords(payload).frames(count, keys, values)
                 looked_at_headers = True
             if position >= end:
                 raise _invalid("record size")
@@ -89,6 +93,113 @@ def distinct_frames(
     if position != len(payload):
         raise _invalid("bytes after the last record")
     return key_frames, value_frames
+
+
+class _HeadedRecords:
+    """HOT. Records of which some name their schemas in headers."""
+
+    def __init__(self, payload: bytes) -> None:
+        self.payload = payload
+        self.position: i64 = 0
+        self.key_at: i64 = 0
+        self.key_size: i64 = 0
+        self.value_at: i64 = 0
+        self.value_size: i64 = 0
+
+    def frames(self, count: int, keys: bool, values: bool) -> tuple[set[bytes], set[bytes]]:
+        key_frames: set[bytes] = set()
+        value_frames: set[bytes] = set()
+        last_key = last_value = b""  # most are like the one before
+        try:
+            for _ in range(count):
+                self.next_record()
+                if keys and self.key_size >= 0:
+                    frame = _frame(self.payload, self.key_at, self.key_size)
+                    if frame != last_key or not frame:
+                        key_frames.add(frame)
+                        last_key = frame
+                if values and self.value_size >= 0:
+                    frame = _frame(self.payload, self.value_at, self.value_size)
+                    if frame != last_value or not frame:
+                        value_frames.add(frame)
+                        last_value = frame
+        except IndexError:
+            raise _invalid("a record is cut off") from None
+        if self.position != len(self.payload):
+            raise _invalid("bytes after the last record")
+        return key_frames, value_frames
+
+    def next_record(self) -> None:
+        """Where its key and value name their schemas; a null has the size -1."""
+        payload = self.payload
+        size = self.varint()
+        end: i64 = self.position + (size >> 1)
+        if size & 1 or end > len(payload):
+            raise _invalid("record length")
+        position: i64 = self.position + 1  # behind the attributes
+        for _ in range(2):  # timestamp, offset
+            while payload[position] > 0x7F:
+                position += 1
+            position += 1
+        self.position = position
+        self.key_size = self.sized()
+        self.key_at = self.position - max(0, self.key_size)
+        self.value_size = self.sized()
+        self.value_at = self.position - max(0, self.value_size)
+        count = self.varint()
+        if count & 1:
+            raise _invalid("header count")
+        for _ in range(count >> 1):
+            self.read_header()
+            if self.position > end:
+                raise _invalid("a header ends behind its record")
+        if self.position != end:
+            raise _invalid("record size")
+
+    def read_header(self) -> None:
+        name_size = self.sized()
+        name_at: i64 = self.position - name_size
+        size = self.sized()
+        if name_size < 0:
+            raise _invalid("header name")
+        at: i64 = self.position - size
+        if size < 0:
+            return
+        if name_size == len(VALUE_NAME) and self.value_size >= 0:
+            if self.payload[name_at : name_at + name_size] == VALUE_NAME:
+                self.value_at, self.value_size = at, size
+        elif (
+            name_size == len(KEY_NAME)
+            and self.key_size >= 0
+            and self.payload[name_at : name_at + name_size] == KEY_NAME
+        ):
+            self.key_at, self.key_size = at, size
+
+    def sized(self) -> i64:
+        """The size of what begins here, and the position behind it; -1 for null."""
+        size = self.varint()
+        if size & 1:
+            return -1
+        self.position += size >> 1
+        return size >> 1
+
+    def varint(self) -> i64:
+        """As it was before zig-zag: the lowest bit is its sign."""
+        number: i64 = self.payload[self.position]
+        self.position += 1
+        if number < 0x80:
+            return number
+        number &= 0x7F
+        shift: i64 = 7
+        while True:
+            byte: i64 = self.payload[self.position]
+            self.position += 1
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return number
+            shift += 7
+            if shift >= VARINT_BITS_MAX:
+                raise _invalid("a varint of more than five bytes")
 
 
 def frames_of(record: Record) -> tuple[bytes | None, bytes | None]:

@@ -426,6 +426,13 @@ class SharePartition:
         due_ms = min(due_ms, self._deadline_ms)
         return None if due_ms == _NEVER_MS else due_ms
 
+    def clock_set(self, step_ms: int) -> None:
+        """Locks last as long as they would have. Delayed records are due at an hour of the day."""
+        if self._deadline_ms != _NEVER_MS:
+            self._deadline_ms += step_ms
+        for run in self._runs:
+            run.clock_set(step_ms)
+
     def expire(self, now_ms: int) -> Change:
         """Locks that end by now: their records are for somebody else, or were given out enough.
 

@@ -73,6 +73,11 @@ class Run:
         self.member_id = member_id
         self.deadline_ms = deadline_ms
 
+    def clock_set(self, step_ms: int) -> None:
+        self.deadline_ms += step_ms
+        if self.before is not None:
+            self.before = (*self.before[:3], self.before[3] + step_ms)
+
     def delay(self) -> None:
         """Acquired just now, but too early: nobody has seen it."""
         assert self.state is RecordState.ACQUIRED

@@ -21,8 +21,16 @@ themselves, and may not know if anything was written: abort goes even where noth
     Ongoing           FENCED          goes                FENCED         goes
     Prepare...        CONCURRENT      CONCURRENT          CONCURRENT     CONCURRENT
     CompleteCommit    NONE            ITS                 ITS            goes
-    CompleteAbort     ITS             ITS                 NONE           goes
+    CompleteAbort     FENCED          ITS                 NONE           goes
     Empty             FENCED          ITS                 FENCED         goes
+
+A producer asks again for what it asked for before. A commit that finds its transaction aborted was
+overtaken by the coordinator, which aborted for a timeout or for a new producer of this id: it is
+fenced, which Kafka Streams can recover from (KAFKA-20785; INVALID_TXN_STATE up to Kafka 4.3).
+
+"Commit, now" of nothing is ITS, and stays so. KafkaProducer sends it, rarely, before the records of
+its transaction (docs/compatibility.md); Kafka gives the same answer, and nothing tells this from
+an empty transaction.
 
 Here the prepared state comes before producer id and epoch. The answer to an EndTxn carries the
 epoch, and if epochs ran out the id, of the next transaction, while the markers of this one are
@@ -95,7 +103,9 @@ def _check_v2(
         return None
     if not again:
         return ErrorCode.INVALID_TXN_STATE if commit else None
-    return ErrorCode.NONE if transaction.commits == commit else ErrorCode.INVALID_TXN_STATE
+    if transaction.commits == commit:
+        return ErrorCode.NONE
+    return ErrorCode.PRODUCER_FENCED if commit else ErrorCode.INVALID_TXN_STATE
 
 
 def _may_be_again(state: State) -> bool:

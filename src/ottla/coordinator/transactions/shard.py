@@ -299,6 +299,16 @@ class TransactionShard:
         """When `expire` has to be called next; an earlier or needless call does no harm."""
         return self._deadlines.next_ms()
 
+    def clock_set(self, step_ms: int) -> None:
+        """Open transactions have the time that they had left. Their records keep the old start,
+        which counts again if another broker loads them."""
+        self._deadlines.shift(step_ms)
+        self._loaded_ms += step_ms
+        for transactional_id, each in self.transactions.items():
+            if each.state is State.ONGOING:
+                moved = each._replace(start_ms=each.start_ms + step_ms)
+                self.transactions[transactional_id] = moved
+
     def expire(self, now_ms: int) -> Outcome:
         outcome = Outcome(self.partition)
         while len(outcome.before) < _CHANGED_COUNT_MAX:
