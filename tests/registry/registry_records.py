@@ -6,11 +6,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ottla.records.record import Record
-from ottla.registry.decisions.register import (
-    SchemaRegistration,
-    decide_register,
-    look_up_same,
-)
+from ottla.registry.decisions.look_up_same import look_up_same
+from ottla.registry.decisions.register import SchemaRegistration, decide_register
 from ottla.registry.parsed_schemas import ParsedSchemas
 from ottla.registry.registry_change import RegistryChange
 from ottla.registry.schema_request import read_schema_request

@@ -8,7 +8,10 @@ from registry_records import INT, INT_AND_DEFAULT, INT_AND_MORE, MemoryRegistry
 from ottla.registry.decisions.configs import decide_config
 from ottla.registry.decisions.modes import decide_mode
 from ottla.registry.decisions.removals import decide_subject_removal, decide_version_removal
+from ottla.registry.registry_change import RegistryChange
 from ottla.registry.registry_error import RegistryError
+from ottla.registry.stored_schema import SchemaReference, StoredSchema
+from ottla.registry.topic_records import schema_record
 
 
 @pytest.fixture
@@ -23,6 +26,36 @@ def test_the_same_schema_has_one_id_and_one_version(memory: MemoryRegistry) -> N
     assert (first.id, first.version) == (again.id, again.version) == (1, 1)
     assert (elsewhere.id, elsewhere.version) == (1, 1)
     assert len(memory.log) == 2
+
+
+def test_a_text_is_found_as_it_is_stored_also_in_another_registrys_notation(
+    memory: MemoryRegistry,
+) -> None:
+    theirs = INT.replace(":", ": ")  # as Karapace has written it
+    references = [SchemaReference("X", "x", 1)]
+    memory.register("x", '{"type":"fixed","name":"X","size":1}')
+    for version, refers in ((1, []), (2, references)):
+        stored = StoredSchema("a", version, version + 1, theirs, references=refers)
+        memory.write(lambda _, it=stored: RegistryChange(None, [schema_record(it)]))
+    for version, refers in ((1, []), (2, references)):
+        found = memory.look_up("a", theirs, references=[each.fields() for each in refers])
+        assert found is not None
+        assert found.version == version
+    assert memory.look_up("a", theirs, metadata={"properties": {"a": "b"}}) is None
+
+
+def test_a_version_that_avro_would_refuse_today_can_be_followed(memory: MemoryRegistry) -> None:
+    """Older registries took names with a dash, and defaults of another type."""
+    theirs = INT.replace('"name":"a","type":"int"', '"name":"a-b","type":"int","default":"x"')
+    stored = StoredSchema("a", 1, 1, theirs)
+    memory.write(lambda _: RegistryChange(None, [schema_record(stored)]))
+    added = '{"name":"b","type":"int","default":1}'
+    assert memory.register("a", INT.replace('{"name":"a","type":"int"}', added)).version == 2
+    with pytest.raises(RegistryError) as refused:
+        memory.register("a", INT)
+    assert refused.value.status == 409
+    with pytest.raises(RegistryError, match='Illegal name: "a-b"'):
+        memory.register("b", theirs)
 
 
 def test_an_incompatible_schema_is_refused_unless_the_level_is_none(
@@ -103,8 +136,34 @@ def test_references_must_exist_and_keep_what_they_name_from_deletion(
     assert referred.value.code == 42206
     memory.write(lambda state: decide_subject_removal(state, "user", permanent=False))
     memory.write(lambda state: decide_version_removal(state, "r", "1", permanent=False))
+    # The referrer may come back as long as it is only soft deleted.
+    for removal in (
+        lambda state: decide_version_removal(state, "r", "1", permanent=True),
+        lambda state: decide_subject_removal(state, "r", permanent=True),
+        lambda state: decide_mode(state, "r", "IMPORT", force=False),
+    ):
+        with pytest.raises(RegistryError) as kept:
+            memory.write(removal)
+        assert kept.value.code == 42206
+        assert "{magic=1,keytype=SCHEMA,subject=r,version=1}." in kept.value.message
+    memory.write(lambda state: decide_subject_removal(state, "user", permanent=True))
     memory.write(lambda state: decide_version_removal(state, "r", "1", permanent=True))
-    assert list(memory.state.subjects) == ["user"]
+    assert list(memory.state.subjects) == []
+
+
+def test_versions_of_one_subject_go_together_though_they_refer_to_each_other(
+    memory: MemoryRegistry,
+) -> None:
+    user = '{"type":"record","name":"User","fields":[{"name":"r","type":"R"}]}'
+    memory.write(lambda state: decide_config(state, None, {"compatibility": "NONE"}))
+    memory.register("a", INT)
+    memory.register("a", user, references=[{"name": "R", "subject": "a", "version": 1}])
+    with pytest.raises(RegistryError) as referred:
+        memory.write(lambda state: decide_version_removal(state, "a", "1", permanent=False))
+    assert referred.value.code == 42206
+    memory.write(lambda state: decide_subject_removal(state, "a", permanent=False))
+    memory.write(lambda state: decide_subject_removal(state, "a", permanent=True))
+    assert list(memory.state.subjects) == []
 
 
 def test_a_compatibility_group_is_compared_within_itself(memory: MemoryRegistry) -> None:
@@ -124,19 +183,6 @@ def test_default_and_override_metadata_are_merged(memory: MemoryRegistry) -> Non
     memory.write(lambda state: decide_config(state, "a", body))
     stored = memory.register("a", INT, metadata={"properties": {"owner": "me", "team": "z"}})
     assert stored.metadata == {"properties": {"owner": "me", "team": "y"}}
-
-
-def test_a_rule_set_is_checked(memory: MemoryRegistry) -> None:
-    rule = {"name": "r", "type": "CEL", "mode": "WRITE", "kind": "CONDITION", "expr": "true"}
-    stored = memory.register("a", INT, ruleSet={"domainRules": [rule]})
-    assert stored.rule_set is not None
-    assert list(stored.rule_set["domainRules"][0])[:3] == ["name", "kind", "mode"]
-    for wrong in ({**rule, "mode": "UPGRADE"}, {**rule, "type": ""}, {**rule, "name": "1"}):
-        with pytest.raises(RegistryError) as refused:
-            memory.register("b", INT, ruleSet={"domainRules": [wrong]})
-        assert refused.value.code == 42210
-    with pytest.raises(RegistryError):
-        memory.register("b", INT, ruleSet={"domainRules": [rule, rule]})
 
 
 def test_read_only_refuses_writes(memory: MemoryRegistry) -> None:

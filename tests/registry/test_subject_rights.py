@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -215,7 +216,7 @@ def test_a_rule_that_can_not_be_read_denies_everything(registry: SecuredRegistry
 
 
 def test_ottla_acls_adds_lists_explains_and_removes(
-    registry: SecuredRegistry, capsys: pytest.CaptureFixture[str]
+    registry: SecuredRegistry, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     registry.allow()
     servers = ["--bootstrap-server", registry.rules.bootstrap_servers]
@@ -230,6 +231,12 @@ def test_ottla_acls_adds_lists_explains_and_removes(
     assert ottla([*why, "subject:orders-value", *servers]) == 0
     assert "ALLOW User:bob from * READ on SUBJECT PREFIXED orders-" in capsys.readouterr().out
     assert ottla([*why, "subject:bills-value", *servers]) == 1
+    assert "no rule allows it; --registry-config" in capsys.readouterr().out
+    config = tmp_path / "registry.properties"
+    config.write_text("super.users=User:ann;User:bob\n")
+    ours = ["--registry-config", str(config), *servers]
+    assert ottla([*why, "subject:bills-value", *ours]) == 0
+    assert "User:bob is one of super.users" in capsys.readouterr().out
     assert ottla(["acls", "remove", "bob", "READ", "subject:orders-*", *servers]) == 0
     assert ottla(["acls", "remove", "bob", "READ", "subject:orders-*", *servers]) == 1
     assert ottla(["acls", "remove", "bob", "ALTER_CONFIGS", "registry", *servers]) == 0

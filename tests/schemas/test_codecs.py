@@ -100,6 +100,44 @@ def test_a_record_that_nests_without_end_is_an_error_and_not_the_end_of_the_proc
         codec.decode(b"\x02" * 100_000 + b"\x00")
 
 
+def test_items_that_take_no_bytes_are_bounded() -> None:
+    """Nine bytes can claim 2^62 of them."""
+    nulls = AvroCodec(parse("AVRO", '{"type": "array", "items": "null"}', {}))
+    assert nulls.decode(nulls.encode([None] * 900)) == [None] * 900
+    claims = b"\xfe" + b"\xff" * 8 + b"\x01\x00"
+    for data in (claims, b"\xd0\x0f" * 50 + b"\0", b"\xff" * 9 + b"\x01\x00\x00"):
+        with pytest.raises(ValueError, match="take no bytes"):
+            nulls.decode(data)
+    record = """{"type": "record", "name": "R", "fields": [
+        {"name": "text", "type": "string"}, {"name": "map", "type": {"type": "map",
+        "values": ["double", {"type": "fixed", "name": "F", "size": 2}, "R"]}},
+        {"name": "kind", "type": {"type": "enum", "name": "K", "symbols": ["A", "B"]}},
+        {"name": "none", "type": {"type": "array", "items":
+            {"type": "record", "name": "E", "fields": [{"name": "n", "type": "null"}]}}}]}"""
+    codec = AvroCodec(parse("AVRO", record, {}))
+    inner = {"text": "", "map": {}, "kind": "A", "none": []}
+    value = {"text": "x" * 99, "map": {"a": 1.5, "b": b"xy", "c": inner}, "kind": "B"}
+    data = codec.encode({**value, "none": [{"n": None}] * 3})
+    assert codec.decode(b"." + data, 1) == {**value, "none": [{"n": None}] * 3}
+    with pytest.raises(ValueError, match="take no bytes"):
+        codec.decode(data[:-2] + claims)
+    with pytest.raises(ValueError, match="end too early"):
+        codec.decode(data[:-2])
+    with pytest.raises(ValueError, match="no branch number 9"):
+        codec.decode(data[:104] + b"\x12" + data[105:])
+
+
+def test_a_schema_whose_empty_values_double_with_each_record_is_refused() -> None:
+    fields = '{"name": "a", "type": %s}, {"name": "b", "type": "%s"}'
+    text, name = '{"type": "record", "name": "R0", "fields": []}', "R0"
+    for number in range(1, 60):
+        inner = fields % (text, name)
+        name = f"R{number}"
+        text = f'{{"type": "record", "name": "{name}", "fields": [{inner}]}}'
+    with pytest.raises(ValueError, match="values that take no bytes"):
+        AvroCodec(parse("AVRO", text, {}))
+
+
 def _proto() -> ParsedSchema:
     return parse("PROTOBUF", PROTO, {"common.proto": COMMON})
 

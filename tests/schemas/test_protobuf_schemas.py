@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from ottla.schemas.compatibility.check import incompatibilities
 from ottla.schemas.protobuf.descriptor_writing import descriptor_of
+from ottla.schemas.protobuf.dynamic import message_indexes
+from ottla.schemas.record_names import record_names
 from ottla.schemas.schema_types import InvalidSchema, formatted, normalize, parse
 
 EVERYTHING = """
@@ -268,3 +270,17 @@ def test_what_is_compatible_can_be_read(old: dict[int, str], new: dict[int, str]
     for number in old.keys() & new.keys():
         # A number that both know has arrived as a field, not as unknown bytes.
         assert read.HasField(f"f{number}"), (number, old, new)
+
+
+def test_entries_of_maps_that_are_written_out_are_kept_and_are_maps() -> None:
+    """As Confluent's registry keeps them for a schema that came as a descriptor."""
+    text = """syntax = "proto3";
+        message Outer { map<string, int32> m = 1; message Inner { int32 i = 1; } }"""
+    plain = parse("PROTOBUF", text, {})
+    made = parse("PROTOBUF", formatted("PROTOBUF", text, {}, "serialized"), {})
+    assert "option map_entry = true;" in made.canonical
+    assert "repeated .Outer.MEntry m = 1;" in made.canonical
+    assert message_indexes(made.body.file, "Outer.MEntry") == (0, 1)
+    assert normalize("PROTOBUF", made.canonical, {}) == normalize("PROTOBUF", text, {})
+    assert incompatibilities("FULL", made, [plain]) == []
+    assert record_names(made) == {"Outer", "Outer.Inner"}

@@ -61,6 +61,10 @@ def authorizer_of(
         return None
     if access.is_open:
         raise wrong(f"{CLASS} needs to know who asks: set {METHOD} to BASIC or BEARER")
+    return authorizer_settings(properties)
+
+
+def authorizer_settings(properties: Mapping[str, str]) -> AuthorizerSettings:
     try:
         super_users = parse_super_users(properties.get(SUPER_USERS, ""))
     except ValueError as error:

@@ -29,18 +29,20 @@ class ParsedSchemas:
     """For one thread: that of the state."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, str, tuple[tuple[str, str], ...]], ParsedSchema]
+        self._kept: OrderedDict[tuple[str, str, tuple[tuple[str, str], ...], bool], ParsedSchema]
         self._kept = OrderedDict()
 
-    def parse(self, kind: str, text: str, references: dict[str, str]) -> ParsedSchema:
+    def parse(
+        self, kind: str, text: str, references: dict[str, str], *, strict: bool = True
+    ) -> ParsedSchema:
         """RegistryError 42201 if it is none."""
-        key = (kind, text, tuple(references.items()))
+        key = (kind, text, tuple(references.items()), strict)
         found = self._kept.get(key)
         if found is not None:
             self._kept.move_to_end(key)
             return found
         try:
-            parsed = parse(kind, text, references)
+            parsed = parse(kind, text, references, strict=strict)
         except InvalidSchema as error:
             raise invalid_schema(f"Invalid schema: {error}") from None
         self._kept[key] = parsed
@@ -49,8 +51,9 @@ class ParsedSchemas:
         return parsed
 
     def of(self, state: RegistryState, schema: StoredSchema) -> ParsedSchema:
+        """Of a version that is stored, however it came there."""
         texts = referenced_texts(state, schema.subject, schema.references)
-        return self.parse(schema.kind, schema.text, texts)
+        return self.parse(schema.kind, schema.text, texts, strict=False)
 
     def normal(self, kind: str, text: str, references: dict[str, str]) -> str:
         try:

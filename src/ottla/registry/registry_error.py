@@ -42,7 +42,7 @@ def schema_not_found(which: int | str | None = None) -> RegistryError:
 def subject_soft_deleted(subject: str) -> RegistryError:
     return RegistryError(
         40404,
-        f"Subject '{subject}' was soft deleted. Set permanent=true to delete permanently",
+        f"Subject '{subject}' was soft deleted.Set permanent=true to delete permanently",
     )
 
 
@@ -56,7 +56,7 @@ def version_soft_deleted(subject: str, version: int) -> RegistryError:
     return RegistryError(
         40406,
         f"Subject '{subject}' Version {version} was soft deleted."
-        " Set permanent=true to delete permanently",
+        "Set permanent=true to delete permanently",
     )
 
 
@@ -118,9 +118,8 @@ def not_permitted(why: str) -> RegistryError:
 
 
 def reference_exists(subject: str, version: int) -> RegistryError:
-    return RegistryError(
-        42206, f"One or more references exist to the schema {{subject={subject},version={version}}}"
-    )
+    key = f"{{magic=1,keytype=SCHEMA,subject={subject},version={version}}}"
+    return RegistryError(42206, f"One or more references exist to the schema {key}.")
 
 
 def invalid_subject(subject: str) -> RegistryError:

@@ -18,14 +18,20 @@ RULE_FIELDS: Final = (
     *("name", "doc", "kind", "mode", "type", "tags", "params", "expr"),
     *("onSuccess", "onFailure", "disabled"),
 )
+ACTIONS: Final = ("onSuccess", "onFailure")
+TEXT_FIELDS: Final = ("name", "doc", "type", "expr", *ACTIONS)
 GROUPS: Final = (
     ("migrationRules", MIGRATION_MODES),
     ("domainRules", DOMAIN_MODES),
     ("encodingRules", DOMAIN_MODES),
 )
-BOTH_WAYS: Final = ("UPDOWN", "WRITEREAD")  # modes that may have an action for each way
-NAME_LETTERS_MAX: Final = 64
-_NAME: Final = re.compile(r"[^\W\d][\w-]*")  # letters of any language
+DEFAULT_KIND: Final = "TRANSFORM"
+DEFAULT_MODE: Final = "WRITEREAD"  # of a migration rule, too, which may not have it
+ENVIRONMENTS: Final = ("ALL", "CLIENT", "GATEWAY", "SERVER", "NONE")
+BOTH_WAYS: Final = ("WRITEREAD", "UPDOWN")  # modes that may have an action for each way
+NAME_LETTERS_MAX: Final = 256
+_FIRST: Final = re.compile(r"[^\W\d]")  # letters of any language
+_NAME: Final = re.compile(r"[\w-]*")
 
 
 def checked_metadata(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -54,7 +60,7 @@ def checked_metadata(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def checked_rule_set(rule_set: dict[str, Any] | None) -> dict[str, Any] | None:
-    """RegistryError 42210 says which rule is wrong, and in what."""
+    """RegistryError 42210 in Confluent's words; 400 for what is no rule set at all."""
     if rule_set is None:
         return None
     names: set[str] = set()
@@ -62,12 +68,12 @@ def checked_rule_set(rule_set: dict[str, Any] | None) -> dict[str, Any] | None:
     for group, modes in GROUPS:
         rules = rule_set.get(group) or []
         if not isinstance(rules, list) or not all(isinstance(each, dict) for each in rules):
-            raise invalid_rule_set(f"Invalid ruleset: {group} is not a list of rules")
+            raise RegistryError(400, f"Malformed request: {group} is not a list of rules")
         checked = [_checked_rule(rule, group, modes, names) for rule in rules]
         if checked:
             found[group] = checked
-    if rule_set.get("enableAt"):
-        found["enableAt"] = rule_set["enableAt"]
+    if rule_set.get("enableAt") is not None:
+        found["enableAt"] = _one_of(rule_set["enableAt"], ENVIRONMENTS, "enableAt")
     return found
 
 
@@ -114,30 +120,58 @@ def merged_rules(
 def _checked_rule(
     rule: Mapping[str, Any], group: str, modes: tuple[str, ...], names: set[str]
 ) -> dict[str, Any]:
-    name = rule.get("name")
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > NAME_LETTERS_MAX:
-        raise invalid_rule_set(f"Invalid ruleset: rule name '{name}' is not a legal name")
+    """Fields in Confluent's order, tags and params in theirs."""
+    kind = _one_of(rule.get("kind") or DEFAULT_KIND, KINDS, "kind")
+    mode = _one_of(rule.get("mode") or DEFAULT_MODE, (*MIGRATION_MODES, *DOMAIN_MODES), "mode")
+    name, tags, params = rule.get("name"), rule.get("tags") or [], rule.get("params") or {}
+    right = (
+        all(isinstance(rule.get(field), str | None) for field in TEXT_FIELDS)
+        and isinstance(rule.get("disabled"), bool | None)
+        and isinstance(tags, list)
+        and all(isinstance(each, str) for each in tags)
+        and isinstance(params, dict)
+        and all(isinstance(each, str) for each in params.values())
+    )
+    if not right:
+        raise RegistryError(400, f"Malformed request: a field of rule {name} has the wrong type")
     if name in names:
-        raise invalid_rule_set(f"Invalid ruleset: found rule with duplicate name '{name}'")
+        raise invalid_rule_set(f"Found rule with duplicate name '{name}'")
+    _check_name(name)
+    assert name is not None
     names.add(name)
-    if not rule.get("type"):
-        raise invalid_rule_set(f"Invalid ruleset: missing type of rule '{name}'")
-    kind, mode = rule.get("kind") or "TRANSFORM", rule.get("mode") or modes[-1]
-    if kind not in KINDS:
-        raise invalid_rule_set(f"Invalid ruleset: kind of rule '{name}' is {' or '.join(KINDS)}")
+    if rule.get("type") is None:
+        raise invalid_rule_set("Missing rule type")
+    if mode not in BOTH_WAYS and any("," in (rule.get(field) or "") for field in ACTIONS):
+        raise invalid_rule_set(f"Multiple actions only valid with {' and '.join(BOTH_WAYS)}")
     if mode not in modes:
-        raise invalid_rule_set(
-            f"Invalid ruleset: {group} can only be {', '.join(modes)}; rule '{name}' is {mode}"
-        )
-    actions = (str(rule.get(field) or "") for field in ("onSuccess", "onFailure"))
-    if mode not in BOTH_WAYS and any("," in action for action in actions):
-        raise invalid_rule_set(
-            f"Invalid ruleset: rule '{name}' has several actions, which only the modes"
-            f" {' and '.join(BOTH_WAYS)} may have"
-        )
-    found = {field: rule[field] for field in RULE_FIELDS if rule.get(field)}
-    return {
-        field: {**found, "kind": kind, "mode": mode, "disabled": bool(rule.get("disabled"))}[field]
-        for field in RULE_FIELDS
-        if field in found or field in ("kind", "mode", "disabled")
+        what = group.removesuffix("Rules").capitalize()
+        raise invalid_rule_set(f"{what} rules can only be {', '.join(modes)}")
+    found = {
+        **{field: value for field, value in rule.items() if value},
+        "kind": kind,
+        "mode": mode,
+        "disabled": bool(rule.get("disabled")),
+        **({"tags": sorted(set(tags))} if tags else {}),
+        **({"params": {each: params[each] for each in sorted(params)}} if params else {}),
     }
+    return {field: found[field] for field in RULE_FIELDS if field in found}
+
+
+def _check_name(name: str | None) -> None:
+    if name is None:
+        raise invalid_rule_set("Missing rule name")
+    if not name:
+        raise invalid_rule_set("Empty rule name")
+    if len(name) > NAME_LETTERS_MAX:
+        raise invalid_rule_set("Rule name too long")
+    if not _FIRST.match(name):
+        raise invalid_rule_set(f"Illegal initial character in rule name: {name}")
+    if not _NAME.fullmatch(name):
+        raise invalid_rule_set(f"Illegal character in rule name: {name}")
+
+
+def _one_of(value: object, words: tuple[str, ...], what: str) -> str:
+    """Confluent's registry can't even read a request with another word, which is a 400."""
+    if not isinstance(value, str) or value not in words:
+        raise RegistryError(400, f"Malformed request: {what} is {value}, not {', '.join(words)}")
+    return value

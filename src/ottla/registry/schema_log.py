@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
 
+from ottla.client.protocol.retries import LEADER_MOVED, LOST_CONNECTION, NOT_YET
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.record import Record
 from ottla.registry.registry_change import KeyValue, RegistryChange
@@ -48,17 +49,7 @@ LOST: Final = frozenset(
         ErrorCode.UNKNOWN_PRODUCER_ID,
     }
 )
-UNCERTAIN: Final = frozenset(
-    {
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.BROKER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    }
-)
+UNCERTAIN: Final = LOST_CONNECTION | LEADER_MOVED | NOT_YET
 
 log = logging.getLogger("ottla.registry")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 import threading
 from types import TracebackType
@@ -16,9 +15,9 @@ from ottla.registry.http_protocol import BoundedHttpProtocol
 from ottla.registry.rest.access import REALM, guarded
 from ottla.registry.rest.app import RegistryApp
 from ottla.registry.schema_registry import SchemaRegistry
+from ottla.rest.listening_socket import listening_socket, url_of
 from ottla.rest.settings import AccessSettings
 
-BACKLOG: Final = 256
 KEEP_ALIVE_S: Final = 75
 GRACE_S: Final = 2
 POLL_S: Final = 0.002
@@ -39,7 +38,7 @@ class RegistryServer:
         self._registry = registry
         self._access = access or AccessSettings(REALM)
         self._tls = tls
-        self._socket = listening(host, port)
+        self._socket = listening_socket(host, port)
         self.host = host
         self.port: int = self._socket.getsockname()[1]
         self._started = threading.Event()
@@ -49,8 +48,7 @@ class RegistryServer:
 
     @property
     def url(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self._tls else 'http'}://{host}:{self.port}"
+        return url_of(self.host, self.port, secure=self._tls is not None)
 
     def start(self) -> Self:
         self._thread.start()
@@ -113,16 +111,3 @@ class RegistryServer:
         config.load()
         config.ssl = self._tls
         return config
-
-
-def listening(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        made.bind((host, port))
-        made.listen(BACKLOG)
-    except OSError:
-        made.close()
-        raise
-    return made

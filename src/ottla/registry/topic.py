@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from ottla.client.configs import Configs, ResourceType
-from ottla.client.coordinators import KeyType, coordinator_on, patiently
 from ottla.client.delivery import Setting
-from ottla.client.lines import Line, check
+from ottla.client.protocol.connection import BrokerConnection, check
+from ottla.client.protocol.coordinators import KeyType, coordinator_on
+from ottla.client.protocol.retries import NOT_YET, RETRIABLE, UNKNOWN_TOPIC, patiently
 from ottla.client.session import Session
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import BATCH_OVERHEAD, build_batch, read_header
@@ -59,16 +60,8 @@ TRANSACTION_MS: Final = 60_000  # of the transactional id; no transaction is eve
 REPLICAS_MAX: Final = 3
 ACKS_ALL: Final = -1
 EARLIEST: Final = -2
-MOVED: Final = (
-    ErrorCode.NETWORK_EXCEPTION,
-    ErrorCode.REQUEST_TIMED_OUT,
-    ErrorCode.BROKER_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.LEADER_NOT_AVAILABLE,
-    ErrorCode.FENCED_LEADER_EPOCH,
-    ErrorCode.UNKNOWN_LEADER_EPOCH,
-    ErrorCode.NOT_ENOUGH_REPLICAS,
-)
+RETRIED: Final = RETRIABLE - UNKNOWN_TOPIC
+"""A registry whose topic was deleted says so at once."""
 
 T = TypeVar("T")
 
@@ -119,7 +112,7 @@ class SchemaTopic:
         self._transactional_id = transactional_id
         self._timeout_s = timeout_s
         self._session: Session | None = None
-        self._leader: Line | None = None
+        self._leader: BrokerConnection | None = None
 
     def prepare(self) -> str:
         """Create the topic if need be, refuse one that would lose schemas; the cluster's id."""
@@ -200,7 +193,7 @@ class SchemaTopic:
             replication_factor=min(REPLICAS_MAX, len(lines.nodes())),
             configs=[CreatableTopicConfig("cleanup.policy", "compact")],
         )
-        lines.nodes(anew=True)
+        lines.nodes(refresh=True)
         answer = lines.line(lines.controller_id).call(
             CreateTopicsRequest(topics=[wish]), ApiKey.CREATE_TOPICS, CreateTopicsResponse
         )
@@ -257,7 +250,7 @@ class SchemaTopic:
             self._session = Session(self._servers, self._settings, self._timeout_s)
         return self._session
 
-    def _leader_line(self) -> Line:
+    def _leader_line(self) -> BrokerConnection:
         if self._leader is None:
             topic = self._described()
             check(topic.error_code, None, ApiKey.METADATA, self.name)
@@ -271,14 +264,14 @@ class SchemaTopic:
             with self._dropped_if_moved():
                 return attempt()
 
-        return patiently(self._timeout_s, tried, *MOVED)
+        return patiently(self._timeout_s, tried, RETRIED)
 
     @contextlib.contextmanager
     def _dropped_if_moved(self) -> Iterator[None]:
         try:
             yield
         except KafkaError as error:
-            if error.code in MOVED:
+            if error.code in RETRIED - NOT_YET:
                 self.close()
             raise
 

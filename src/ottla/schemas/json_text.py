@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from decimal import Decimal
+from json.encoder import encode_basestring
 from math import isinf
 from typing import Any
 
@@ -41,6 +42,8 @@ def write(value: Any, *, sort_keys: bool = False) -> str:
 
 
 def check_depth(text: str) -> None:
+    if text.count("{") + text.count("[") <= TEXT_DEPTH_MAX:
+        return  # most have not so many brackets at all
     depth = 0
     for match in _TOKEN.finditer(text):
         token = match[0]
@@ -77,16 +80,19 @@ def _write(value: Any, parts: list[str], sort_keys: bool) -> None:
             _write(item, parts, sort_keys)
             mark = ","
         parts.append("[]" if mark == "[" else "]")
-    elif isinstance(value, float):
-        parts.append(double(value))
     elif isinstance(value, str):
         parts.append(_string(value))
+    elif isinstance(value, float):
+        parts.append(double(value))
     else:
-        parts.append(json.dumps(value, ensure_ascii=False))
+        parts.append("null" if value is None else str(value).lower())  # true, false, 17
 
 
 def _string(value: str) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    # Not json.dumps, which makes an encoder for each text that may have other letters than ASCII.
+    text = encode_basestring(value)
+    if "\\" not in text:
+        return text
     # Jackson has capitals in \u001F. Behind an escaped backslash there is no escape.
     return _ESCAPE.sub(lambda match: match[0][:2] + match[0][2:].upper(), text)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.schemas.protobuf.map_entries import is_map_entry
 from ottla.schemas.schema_types import ParsedSchema
 
 
@@ -10,11 +11,20 @@ def record_names(schema: ParsedSchema) -> set[str]:
 
     Empty for a schema without a name, such as Avro's "string".
     """
+    if schema.kind == "PROTOBUF":
+        types = schema.body.own_types().items()
+        return {
+            name for name, found in types if not found.is_enum and not is_map_entry(found.element)
+        }
+    name = record_name(schema)
+    return {name} if name else set()
+
+
+def record_name(schema: ParsedSchema) -> str:
+    """Of a schema that describes one record, in Avro or JSON Schema."""
     if schema.kind == "AVRO":
-        name = schema.body.root.name
-        return {name} if name else set()
-    if schema.kind == "JSON":
-        raw = schema.body.root.raw
-        title = raw.get("title") if isinstance(raw, dict) else None
-        return {title} if isinstance(title, str) and title else set()
-    return {name for name, found in schema.body.own_types().items() if not found.is_enum}
+        name: str = schema.body.root.name
+        return name
+    raw = schema.body.root.raw
+    title = raw.get("title") if isinstance(raw, dict) else None
+    return title if isinstance(title, str) else ""

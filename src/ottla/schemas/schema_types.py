@@ -40,10 +40,15 @@ class ParsedSchema:
     body: Any = field(default=None, compare=False, repr=False)
 
 
-def parse(kind: str, text: str, references: Mapping[str, str]) -> ParsedSchema:
-    """Raises InvalidSchema. `references` has the texts by name, each after those it needs."""
+def parse(
+    kind: str, text: str, references: Mapping[str, str], *, strict: bool = True
+) -> ParsedSchema:
+    """Raises InvalidSchema. `references` has the texts by name, each after those it needs.
+
+    Not `strict`: for what is stored already.
+    """
     if kind == "AVRO":
-        schema = AvroSchema(text, references)
+        schema = AvroSchema(text, references, strict=strict)
         return ParsedSchema(kind, text, avro_canonical(schema.root, schema.referenced), schema)
     if kind == "JSON":
         document = JsonDocument(text, references)

@@ -9,6 +9,7 @@ from ottla.registry.registry_error import (
     invalid_mode,
     no_subject_mode,
     not_permitted,
+    reference_exists,
     subject_not_found,
 )
 from ottla.registry.state import RegistryState
@@ -55,6 +56,9 @@ def decide_mode(
         inside = [each for each in _all_versions(state) if _is_inside(each.subject, subject)]
         if any(not each.deleted for each in inside):
             raise not_permitted("Cannot import since found existing subjects")
+        for each in inside:
+            if state.referrers(each.subject, each.version):
+                raise reference_exists(each.subject, each.version)
         cleared = dict.fromkeys(each.subject for each in inside)
         records += [schema_tombstone(each) for each in reversed(inside)]
         records += [clear_subject_record(each) for each in cleared]

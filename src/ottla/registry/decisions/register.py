@@ -35,6 +35,7 @@ class SchemaRegistration:
     request: SchemaRequest
     normalize: bool = False
     force: bool = False  # skips the check of compatibility
+    stamped: bool = False  # a new version says its number: confluent:version
 
 
 def decide_register(
@@ -61,26 +62,6 @@ def decide_register(
             raise incompatible(subject, messages)
     stored = new.copied(subject, version, _id(state, new, request.id))
     return RegistryChange(stored, _records(state, stored))
-
-
-def look_up_same(
-    state: RegistryState, schemas: ParsedSchemas, wish: SchemaRegistration, *, deleted: bool
-) -> StoredSchema | None:
-    """The schema as it is given; then as a registration would complete it: a client that knows the
-    text alone finds the version that has metadata and rules."""
-    request = wish.request
-    if request.text:
-        found = find_same(state, schemas, wish, deleted=deleted, as_given=True)
-        if found is not None:
-            return found
-    previous = state.latest(wish.subject)
-    if previous is not None:
-        request = replace(
-            request,
-            metadata=previous.metadata if request.metadata is None else request.metadata,
-            rule_set=previous.rule_set if request.rule_set is None else request.rule_set,
-        )
-    return find_same(state, schemas, replace(wish, request=request), deleted=deleted)
 
 
 def find_same(
@@ -122,7 +103,7 @@ def candidate(
     if request.text and state.mode_in_scope(subject) in IMPORT_MODES:
         config = {}  # what is imported stays as it was
     elif not as_given:
-        request = _completed(state, subject, request, config, version)
+        request = _completed(state, wish, config, version)
     references = resolved_references(state, subject, request.references)
     texts = referenced_texts(state, subject, references)
     parsed = schemas.parse(request.kind, request.text, texts)
@@ -144,13 +125,13 @@ def candidate(
 
 def _completed(
     state: RegistryState,
-    subject: str,
-    request: SchemaRequest,
+    wish: SchemaRegistration,
     config: dict[str, Any],
     version: int | None,
 ) -> SchemaRequest:
     """With what a request leaves to the version before it, and to the config."""
-    previous = state.latest(subject)
+    request = wish.request
+    previous = state.latest(wish.subject)
     if not request.text:
         if previous is None:
             raise invalid_schema("Empty schema")
@@ -163,7 +144,8 @@ def _completed(
         rule_set = previous.rule_set if rule_set is None else rule_set
     metadata = merged(config.get("defaultMetadata"), metadata, config.get("overrideMetadata"))
     rule_set = merged_rules(config.get("defaultRuleSet"), rule_set, config.get("overrideRuleSet"))
-    if version and (request.version or VERSION_PROPERTY in _properties(metadata)):
+    stamped = wish.stamped or request.version or VERSION_PROPERTY in _properties(metadata)
+    if version and stamped:
         stamp = {"properties": {VERSION_PROPERTY: str(version)}}
         metadata = merged(metadata, stamp, None)
     return replace(request, metadata=metadata, rule_set=rule_set)

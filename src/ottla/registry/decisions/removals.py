@@ -36,12 +36,14 @@ def decide_subject_removal(
     live = [each for each in versions if not each.deleted]
     if not versions:
         raise subject_not_found(subject)
-    if permanent and live:
-        raise subject_not_soft_deleted(subject)
     if not permanent and not live:
         raise subject_soft_deleted(subject)
     for each in versions if permanent else live:
-        _check_unreferenced(state, each)
+        # Versions of one subject go together, so what they say of each other does not count.
+        if any(other.subject != subject for other in _referrers(state, each, deleted=permanent)):
+            raise reference_exists(subject, each.version)
+        if permanent and not each.deleted:
+            raise subject_not_soft_deleted(subject)
     if not permanent:
         numbers = [each.version for each in live]
         return RegistryChange(numbers, [delete_subject_record(subject, max(numbers))])
@@ -59,11 +61,12 @@ def decide_version_removal(
     schema = find_version(state, subject, version, deleted=True)
     if not permanent and version.lower() in ("latest", "-1"):
         schema = find_version(state, subject, version, deleted=False)
-    if permanent and not schema.deleted:
-        raise version_not_soft_deleted(subject, schema.version)
     if not permanent and schema.deleted:
         raise version_soft_deleted(subject, schema.version)
-    _check_unreferenced(state, schema)
+    if _referrers(state, schema, deleted=permanent):
+        raise reference_exists(subject, schema.version)
+    if permanent and not schema.deleted:
+        raise version_not_soft_deleted(subject, schema.version)
     if permanent:
         records = [schema_tombstone(schema)]
         if len(state.subjects[subject]) == 1:
@@ -90,8 +93,8 @@ def _settings(state: RegistryState, subject: str) -> list[KeyValue]:
     return records
 
 
-def _check_unreferenced(state: RegistryState, schema: StoredSchema) -> None:
-    """A referrer that is soft deleted does not count."""
-    for referrer in state.referrers(schema.subject, schema.version):
-        if referrer.subject != schema.subject and not referrer.deleted:
-            raise reference_exists(schema.subject, schema.version)
+def _referrers(state: RegistryState, schema: StoredSchema, *, deleted: bool) -> list[StoredSchema]:
+    """Those that are soft deleted can come back, and keep what they refer to from going for good.
+    They do not keep it from being soft deleted itself."""
+    found = state.referrers(schema.subject, schema.version)
+    return [each for each in found if deleted or not each.deleted]

@@ -11,7 +11,7 @@ from ottla.registry.parsed_schemas import ParsedSchemas
 from ottla.registry.queries import find_version
 from ottla.registry.registry_change import RegistryChange
 from ottla.registry.registry_error import invalid_rule_set, invalid_schema
-from ottla.registry.rules import GROUPS, merged_rules
+from ottla.registry.rules import GROUPS, checked_rule_set, merged_rules
 from ottla.registry.schema_request import SchemaRequest, read_schema_request
 from ottla.registry.state import RegistryState
 from ottla.registry.stored_schema import StoredSchema
@@ -29,7 +29,9 @@ def decide_tags(
         raise invalid_schema("tagsToAdd and tagsToRemove are not served: register the text instead")
     merging = body.get("rulesToMerge") is not None or body.get("rulesToRemove") is not None
     if merging and body.get("ruleSet") is not None:
-        raise invalid_rule_set("ruleSet should be omitted if using rulesToMerge or rulesToRemove")
+        raise invalid_rule_set(
+            "ruleSet should be omitted if specifying rulesToMerge or rulesToRemove"
+        )
     old = find_version(state, subject, version, deleted=False)
     asked = read_schema_request({**body, "schema": old.text, "schemaType": old.kind})
     request = SchemaRequest(
@@ -42,11 +44,11 @@ def decide_tags(
     )
     if request.rule_set is None:
         request = replace(request, rule_set=old.rule_set)
-    return decide_register(state, schemas, SchemaRegistration(subject, request))
+    return decide_register(state, schemas, SchemaRegistration(subject, request, stamped=True))
 
 
 def _changed(rule_set: Mapping[str, Any] | None, body: Mapping[str, Any]) -> dict[str, Any] | None:
-    found = merged_rules(rule_set, body.get("rulesToMerge"), None)
+    found = merged_rules(rule_set, checked_rule_set(body.get("rulesToMerge")), None)
     removed = set(body.get("rulesToRemove") or ())
     if found is None or not removed:
         return found

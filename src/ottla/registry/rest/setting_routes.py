@@ -145,12 +145,18 @@ async def list_associations(call: RestCall) -> list[dict[str, Any]]:
     """Those of a subject or of a resource, as the topic has them."""
     names = {"subject": "subject", "namespace": "resourceNamespace", "name": "resourceName"}
     wanted = {names[word]: value for word, value in call.words.items() if word in names}
+    if wanted.get("resourceNamespace") == "-":  # of any cluster
+        del wanted["resourceNamespace"]
+    if call.text("resourceType"):
+        wanted["resourceType"] = call.text("resourceType")
+    kinds = call.query.get("associationType")
     if "resource_id" in call.words:
         wanted["resourceId"] = call.words["resource_id"]
     found = [
         {name: value for name, value in each.items() if name not in ("keytype", "magic", "tenant")}
         for each in call.state.associations.values()
         if all(each.get(name) == value for name, value in wanted.items())
+        and (not kinds or each.get("associationType") in kinds)
         and call.may(AclOperation.DESCRIBE, str(each.get("subject")))
     ]
     return page(found, call.integer("offset", 0), call.integer("limit", -1))

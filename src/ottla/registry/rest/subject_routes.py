@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 from ottla.auth.acls import AclOperation
-from ottla.registry.decisions.register import SchemaRegistration, decide_register, look_up_same
+from ottla.registry.decisions.look_up_same import look_up_same
+from ottla.registry.decisions.register import SchemaRegistration, decide_register
 from ottla.registry.decisions.removals import decide_subject_removal, decide_version_removal
 from ottla.registry.decisions.tags import decide_tags
 from ottla.registry.queries import (

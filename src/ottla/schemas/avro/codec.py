@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from fastavro import _read_py, parse_schema, schemaless_reader, schemaless_writer
 
+from ottla.schemas.avro.bytes_root import is_bytes_root, with_size, without_size
+from ottla.schemas.avro.empty_items import EmptyItems
 from ottla.schemas.avro.node import AvroNode
 from ottla.schemas.avro.text import canonical
 from ottla.schemas.schema_types import ParsedSchema
@@ -45,19 +47,23 @@ class AvroCodec:
         if record_names:
             self._options = {"return_record_name": True, "return_record_name_override": True}
         self._recursive = _is_recursive(root)
-        # Confluent's serializers write a schema that is bytes, and nothing else, without a size.
-        self._raw = root.kind == "bytes" and "logicalType" not in root.properties
+        self._empty_items = EmptyItems(root)
+        self._sizeless = is_bytes_root(root)
+        self._plain_bytes = self._sizeless and "logicalType" not in root.properties
 
     def encode(self, value: Any) -> bytes:
-        if self._raw:
+        if self._plain_bytes:
             return bytes(value)
         out = BytesIO()
         schemaless_writer(out, self._schema, value)
-        return out.getvalue()
+        return without_size(out.getvalue()) if self._sizeless else out.getvalue()
 
     def decode(self, data: bytes, position: int = 0) -> Any:
-        if self._raw:
+        if self._plain_bytes:
             return bytes(data[position:])
+        self._empty_items.check(data, position)
+        if self._sizeless:
+            data, position = with_size(bytes(data[position:])), 0
         source = BytesIO(data)
         source.seek(position)
         if self._recursive and len(data) - position > RECURSIVE_BYTES_MAX:

@@ -30,18 +30,23 @@ _INT_MAX = 2**31 - 1
 
 
 class AvroSchema:
-    """A schema, and the names that it and its references define."""
+    """A schema, and the names that it and its references define.
 
-    def __init__(self, text: str, references: Mapping[str, str]) -> None:
+    Not `strict`: a schema that is stored already, whose names and defaults are as they are. Older
+    registries took what Avro's parser refuses today.
+    """
+
+    def __init__(self, text: str, references: Mapping[str, str], *, strict: bool = True) -> None:
         check_size(text, references)
-        parser = _Parser()
+        parser = _Parser(strict)
         self.references = [parser.parse(other) for other in references.values()]
         self.referenced = dict(parser.names)
         self.root = parser.parse(text)
 
 
 class _Parser:
-    def __init__(self) -> None:
+    def __init__(self, strict: bool) -> None:
+        self.strict = strict
         self.names: dict[str, AvroNode] = {}
         self.nodes = 0
         self.depth = 0
@@ -118,9 +123,7 @@ class _Parser:
         namespace = _text(value, "namespace")
         whole = full_name(name, space if namespace is None else namespace)
         own_space, _, simple = whole.rpartition(".")
-        _check_name(simple)
-        for part in own_space.split(".") if own_space else ():
-            _check_name(part)
+        self.check_names(simple, *(own_space.split(".") if own_space else ()))
         if simple in PRIMITIVES and not own_space:
             raise InvalidSchema(f"Schemas may not be named after primitives: {simple}")
         if whole in self.names:
@@ -130,11 +133,20 @@ class _Parser:
         node.aliases = [full_name(alias, own_space) for alias in _texts(value, "aliases")]
         if kind == "enum":
             _read_enum(node, value)
+            self.check_names(*node.symbols)
         elif kind == "fixed":
             _read_fixed(node, value)
         else:
             self.read_fields(node, value)
         return node
+
+    def check_names(self, *names: str) -> None:
+        for name in names if self.strict else ():
+            if not _NAME.match(name):
+                raise InvalidSchema(
+                    f'Illegal name: "{name}". A name has ASCII letters, digits and _, no digit in'
+                    " front"
+                )
 
     def read_fields(self, node: AvroNode, value: dict[str, Any]) -> None:
         fields = value.get("fields")
@@ -152,7 +164,7 @@ class _Parser:
                 late.append(field)
         # A default may be of the very type that is being defined: now its fields are known.
         for field in late:
-            if not fits(field.type, field.default):
+            if self.strict and not fits(field.type, field.default):
                 raise InvalidSchema(
                     f"Invalid default for field {field.name} of {node.name}: "
                     f"{json_text.write(field.default)} is not a {field.type.key}"
@@ -166,7 +178,7 @@ class _Parser:
         name = _text(value, "name")
         if name is None:
             raise InvalidSchema(f"{record.name}: no name in field {json_text.write(value)}")
-        _check_name(name)
+        self.check_names(name)
         if value.get("type") is None:
             raise InvalidSchema(f"Field {name} of {record.name} has no type")
         order = _text(value, "order") or "ascending"
@@ -194,8 +206,6 @@ def _read_enum(node: AvroNode, value: dict[str, Any]) -> None:
     symbols = value.get("symbols")
     if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
         raise InvalidSchema(f"Enum {node.name} has no symbols")
-    for symbol in symbols:
-        _check_name(symbol)
     if len(set(symbols)) != len(symbols):
         twice = next(symbol for symbol in symbols if symbols.count(symbol) > 1)
         raise InvalidSchema(f"Duplicate enum symbol: {twice} in {node.name}")
@@ -211,13 +221,6 @@ def _read_fixed(node: AvroNode, value: dict[str, Any]) -> None:
     if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _INT_MAX:
         raise InvalidSchema(f"Invalid or no size: {node.name}")
     node.size = size
-
-
-def _check_name(name: str) -> None:
-    if not _NAME.match(name):
-        raise InvalidSchema(
-            f'Illegal name: "{name}". A name has ASCII letters, digits and _, no digit in front'
-        )
 
 
 def _required(value: dict[str, Any], key: str, kind: str) -> Any:

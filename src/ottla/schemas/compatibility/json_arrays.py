@@ -17,9 +17,14 @@ def array_differences(
     now, now_rest = _items(new)
     before, before_rest = _items(old)
     found: list[JsonDifference] = []
+    one_for_all = _has_one_for_all(old)
     for position in range(max(len(now), len(before))):
         where = f"{path}/items/{position}"
         mine = now[position] if position < len(now) else now_rest
+        if one_for_all:
+            if not mine.accepts_everything:
+                found.append(JsonDifference("ITEM_ADDED_TO_OPEN_CONTENT_MODEL", where))
+            continue
         theirs = before[position] if position < len(before) else before_rest
         reasons = comparison.compare(mine, theirs, where)
         if reasons and position < min(len(now), len(before)):
@@ -30,6 +35,18 @@ def array_differences(
     if new.get("uniqueItems") is True and old.get("uniqueItems") is not True:
         found.append(JsonDifference("UNIQUE_ITEMS_ADDED", f"{path}/uniqueItems"))
     return found + _contains(comparison, new, old, path)
+
+
+def _has_one_for_all(node: JsonNode) -> bool:
+    """One schema for all items, and none by position. Confluent's registry takes such an array for
+    open to items by position: it looks at `additionalItems` alone, which is not there."""
+    if node.has_prefix_items or isinstance(node.get("items"), list):
+        return False
+    return (
+        node.child("items") is not None
+        and node.child("additionalItems") is None
+        and node.child("unevaluatedItems") is None
+    )
 
 
 def _items(node: JsonNode) -> tuple[list[JsonNode], JsonNode]:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import re
 import warnings
-from re import _constants as codes  # type: ignore[attr-defined]
-from re import _parser  # type: ignore[attr-defined]
-from typing import Any
+from importlib import import_module
+from typing import Any, Final
 
 from ottla.schemas.limits import TooComplex
+
+# Python's own parser of regular expressions: typeshed does not always know it.
+codes: Final[Any] = import_module("re._constants")
+_parser: Final[Any] = import_module("re._parser")
 
 PATTERN_CHARS_MAX = 256
 NAME_CHARS_MAX = 256

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ottla.schemas.compatibility.pairs import PairComparison
 from ottla.schemas.protobuf.elements import ProtoField, ProtoMessage
+from ottla.schemas.protobuf.map_entries import is_map_entry, with_maps
 from ottla.schemas.protobuf.schema import SCALARS, ProtobufSchema, ProtoType
 
 _GROUPS = (
@@ -89,7 +90,7 @@ def _differences(new: ProtobufSchema, old: ProtobufSchema) -> list[ProtobufDiffe
     comparison = _Comparison(new, old)
     found: list[ProtobufDifference] = []
     for name, earlier in old.own_types().items():
-        if earlier.is_enum:
+        if earlier.is_enum or is_map_entry(earlier.element):
             continue
         current = new.own_types().get(name)
         where = f"#/{earlier.local_name.replace('.', '/')}"
@@ -112,6 +113,7 @@ class _Comparison(PairComparison[ProtoType, ProtobufDifference]):
         now, before = reader.element, writer.element
         if not isinstance(now, ProtoMessage) or not isinstance(before, ProtoMessage):
             return []  # of known files, which do not change
+        now, before = with_maps(now), with_maps(before)
         fields = {field.number: field for field in now.all_fields()}
         earlier = {field.number: field for field in before.all_fields()}
         found: list[ProtobufDifference] = []

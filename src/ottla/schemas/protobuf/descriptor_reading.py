@@ -68,8 +68,7 @@ def file_of(descriptor: Any) -> ProtoFile:
 
 
 def _message(descriptor: Any, is_proto3: bool) -> ProtoMessage:
-    message = ProtoMessage(descriptor.name, options=_options(descriptor.options, "map_entry"))
-    entries = {nested.name: nested for nested in descriptor.nested_type if nested.options.map_entry}
+    message = ProtoMessage(descriptor.name, options=_options(descriptor.options))
     groups = {
         field.type_name.rpartition(".")[2]
         for field in descriptor.field
@@ -78,7 +77,7 @@ def _message(descriptor: Any, is_proto3: bool) -> ProtoMessage:
     message.types += [
         _message(nested, is_proto3)
         for nested in descriptor.nested_type
-        if nested.name not in entries and nested.name not in groups
+        if nested.name not in groups
     ]
     message.types += [_enum(enum) for enum in descriptor.enum_type]
     bodies = {
@@ -90,7 +89,7 @@ def _message(descriptor: Any, is_proto3: bool) -> ProtoMessage:
         ProtoOneof(oneof.name, [], _options(oneof.options)) for oneof in descriptor.oneof_decl
     ]
     for field in descriptor.field:
-        found = _field(field, is_proto3, entries)
+        found = _field(field, is_proto3)
         if field.type == _FIELD.TYPE_GROUP:
             found.group = bodies[field.type_name.rpartition(".")[2]]
             found.type = "group"
@@ -107,7 +106,7 @@ def _message(descriptor: Any, is_proto3: bool) -> ProtoMessage:
     return message
 
 
-def _field(descriptor: Any, is_proto3: bool, entries: dict[str, Any]) -> ProtoField:
+def _field(descriptor: Any, is_proto3: bool) -> ProtoField:
     options = _options(descriptor.options)
     if descriptor.HasField("default_value"):
         quoted = descriptor.type in (_FIELD.TYPE_STRING, _FIELD.TYPE_BYTES)
@@ -116,10 +115,7 @@ def _field(descriptor: Any, is_proto3: bool, entries: dict[str, Any]) -> ProtoFi
     if descriptor.json_name not in ("", json_name(descriptor.name)):
         options.append(ProtoOption("json_name", "text", descriptor.json_name))
     field = ProtoField(descriptor.name, descriptor.number, _type(descriptor), options=options)
-    entry = entries.get(descriptor.type_name.rpartition(".")[2])
-    if entry is not None:
-        field.map_key, field.type = _type(entry.field[0]), _type(entry.field[1])
-    elif descriptor.label == _FIELD.LABEL_REPEATED:
+    if descriptor.label == _FIELD.LABEL_REPEATED:
         field.label = "repeated"
     elif descriptor.label == _FIELD.LABEL_REQUIRED:
         field.label = "required"
@@ -150,15 +146,15 @@ def _extends(descriptors: Any, is_proto3: bool) -> list[ProtoExtend]:
     found: dict[str, ProtoExtend] = {}
     for descriptor in descriptors:
         extend = found.setdefault(descriptor.extendee, ProtoExtend(descriptor.extendee))
-        extend.fields.append(_field(descriptor, is_proto3, {}))
+        extend.fields.append(_field(descriptor, is_proto3))
     return list(found.values())
 
 
-def _options(options: Any, *left_out: str) -> list[ProtoOption]:
+def _options(options: Any) -> list[ProtoOption]:
     """Protobuf's own options. Those of extensions are bytes that need their extension."""
     found: list[ProtoOption] = []
     for field, value in options.ListFields():
-        if field.name in (*left_out, "uninterpreted_option") or field.message_type is not None:
+        if field.name == "uninterpreted_option" or field.message_type is not None:
             continue
         if field.is_repeated or field.is_extension:
             continue

@@ -98,7 +98,8 @@ class MessageTypes:
 
 
 def message_name(file: ProtoFile, indexes: Sequence[int]) -> str:
-    """The full name of the message at this path. Enums do not count, entries of maps neither."""
+    """The full name of the message at this path. Enums do not count; entries of maps count where
+    they are written out (map_entries.py)."""
     parts = [file.package] if file.package else []
     messages = [item for item in file.types if isinstance(item, ProtoMessage)]
     for index in indexes:

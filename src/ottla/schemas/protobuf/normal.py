@@ -13,6 +13,7 @@ from ottla.schemas.protobuf.elements import (
     ProtoMethod,
     ProtoOption,
 )
+from ottla.schemas.protobuf.map_entries import with_maps
 from ottla.schemas.protobuf.schema import SCALARS, ProtobufSchema
 
 
@@ -58,6 +59,7 @@ class _Namer:
 
     def message(self, message: ProtoMessage, scope: str) -> ProtoMessage:
         scope = f"{scope}.{message.name}" if scope else message.name
+        message = with_maps(message)
         oneofs = [
             replace(
                 oneof,

@@ -100,10 +100,12 @@ class MessageValues:
         return fields
 
     def _field_writer(self, field: Any) -> Callable[[Any], Any] | None:
-        if field.message_type is None or field.message_type.full_name in _SPECIAL:
+        if field.message_type is None:
             return None
         if field.message_type.GetOptions().map_entry:
-            convert = self._field_writer(field.message_type.fields_by_name["value"])
+            of_value = field.message_type.fields_by_name["value"]
+            convert = _IN_MAPS.get(of_value.message_type and of_value.message_type.full_name)
+            convert = convert or self._field_writer(of_value)
             if convert is None:
                 return None
             return lambda entries: {key: convert(value) for key, value in entries.items()}
@@ -115,6 +117,8 @@ class MessageValues:
     def _single_writer(self, descriptor: Any) -> Callable[[Any], Any] | None:
         if descriptor.full_name in _WRAPPERS:
             return lambda value: value if hasattr(value, "DESCRIPTOR") else {"value": value}
+        if descriptor.full_name in _SPECIAL:
+            return _written_value if descriptor.full_name == "google.protobuf.Value" else None
         known = descriptor.full_name in self._wrapped
         fields = self._wrapped_fields(descriptor)
         if not fields and not known:
@@ -129,6 +133,40 @@ def _with_wrappers(value: Any, fields: list[tuple[str, Callable[[Any], Any]]]) -
         if given is not None:
             changed[name] = convert(given)
     return changed
+
+
+def _by_parts(make: Callable[[Any], dict[str, Any]]) -> Callable[[Any], Any]:
+    return lambda value: value if hasattr(value, "DESCRIPTOR") else make(value)
+
+
+def _timestamp_parts(value: datetime.datetime) -> dict[str, Any]:
+    """A time without a zone is one of UTC, as for protobuf itself."""
+    at = value if value.tzinfo is not None else value.replace(tzinfo=datetime.UTC)
+    return _duration_parts(at - datetime.datetime.fromtimestamp(0, datetime.UTC), floor=True)
+
+
+def _duration_parts(value: datetime.timedelta, *, floor: bool = False) -> dict[str, Any]:
+    """Of a duration both parts have one sign."""
+    micros = value // datetime.timedelta(microseconds=1)
+    seconds, rest = divmod(micros, 1_000_000)
+    if not floor and seconds < 0 and rest:
+        seconds, rest = seconds + 1, rest - 1_000_000
+    return {"seconds": seconds, "nanos": rest * 1000}
+
+
+def _written_value(value: Any) -> Any:
+    """What protobuf's constructor takes for a Value; for Struct and ListValue it takes more."""
+    if isinstance(value, bool):
+        return {"bool_value": value}
+    if isinstance(value, int | float):
+        return {"number_value": value}
+    if isinstance(value, str):
+        return {"string_value": value}
+    if isinstance(value, dict):
+        return {"struct_value": value}
+    if isinstance(value, list | tuple):
+        return {"list_value": list(value)}
+    return {"null_value": 0} if value is None else value
 
 
 def _value_of(wrapper: Any) -> Any:
@@ -170,4 +208,16 @@ _SPECIAL: dict[str, ReadValue] = {
     "google.protobuf.Struct": _struct,
     "google.protobuf.Value": _any_value,
     "google.protobuf.ListValue": _list,
+}
+
+# Protobuf's constructors take a datetime for a field, but not for a value of a map.
+_IN_MAPS: dict[str | None, Callable[[Any], Any]] = {
+    "google.protobuf.Timestamp": _by_parts(_timestamp_parts),
+    "google.protobuf.Duration": _by_parts(_duration_parts),
+    "google.protobuf.Struct": _by_parts(
+        lambda value: {"fields": {key: _written_value(part) for key, part in value.items()}}
+    ),
+    "google.protobuf.ListValue": _by_parts(
+        lambda value: {"values": [_written_value(part) for part in value]}
+    ),
 }

@@ -1,0 +1,28 @@
+"""The socket of an HTTP server, bound before the server starts: so its port is known at once."""
+
+from __future__ import annotations
+
+import socket
+from typing import Final
+
+BACKLOG: Final = 256
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """Port 0: any free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+        made.listen(BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def url_of(host: str, port: int, *, secure: bool) -> str:
+    """Where it is; an IPv6 address stands in brackets."""
+    address = f"[{host}]" if ":" in host else host
+    return f"{'https' if secure else 'http'}://{address}:{port}"
