@@ -7,7 +7,8 @@ import uuid
 import pytest
 
 from ottla.client import Admin, ErrorCode, KafkaError, Producer, TopicPartition
-from ottla.client.coordinators import KeyType, coordinators_of, patiently
+from ottla.client.protocol.coordinators import KeyType, coordinators_of
+from ottla.client.protocol.retries import patiently
 from ottla.client.session import Session
 from ottla.client.transactions import (
     ActiveProducer,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,11 +13,21 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from ottla.client import Avro, JsonSchema, KafkaError, Protobuf, SchemaRegistry, SerializationError
+from ottla.client import (
+    Avro,
+    JsonSchema,
+    KafkaError,
+    Producer,
+    Protobuf,
+    SchemaRegistry,
+    SerializationError,
+)
 from ottla.client.registry_error import RegistryError
 from ottla.client.serde import is_infrastructure
 from ottla.client.serdes.registry_serde import RegistrySerde
 from ottla.schemas.framing import with_guid
+from ottla.schemas.schema_types import Reference
+from ottla.testing import LocalCluster
 
 KINDS = [Avro, JsonSchema, Protobuf]
 OLD = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
@@ -287,3 +298,50 @@ def test_a_missing_package_names_the_extra(
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     assert b"pip install 'ottla[registry]'" in done.stderr
+
+
+def test_a_schema_that_is_a_reference_alone_has_the_name_of_what_it_refers_to(
+    topic: str, registry: SchemaRegistry
+) -> None:
+    made = registry.register(f"{topic}-order", "AVRO", OLD)
+    serde: Avro[Any] = Avro(
+        schema='"Order"',
+        references=[Reference("Order", made.subject, made.version)],
+        registry=registry,
+        settings={"subject.name.strategy": "TOPIC_RECORD"},
+    )
+    assert serde.deserialize(topic, serde.serialize(topic, {"id": 1})) == {"id": 1}
+    assert registry.version(f"{topic}-Order").text == '"Order"'
+
+
+def test_a_topic_is_associated_with_a_subject(
+    topic: str, registry: SchemaRegistry, with_registry: LocalCluster
+) -> None:
+    """The registry has associations to read only: here another registry's record makes one."""
+    resource = {"resourceName": topic, "resourceNamespace": "lkc-1", "resourceType": "topic"}
+    key = {"keytype": "ASSOC", "tenant": "default", **resource, "associationType": "value"}
+    value = {**resource, "associationType": "value", "subject": f"{topic}-contract"}
+    with Producer(with_registry.bootstrap_servers, key=dict, value=dict) as producer:
+        producer.send("_schemas", value, key={**key, "subject": f"{topic}-contract"}).result()
+    deadline_s = time.monotonic() + 30
+    while registry.associated_subject(topic, "-", is_key=False) is None:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+    def subject_for(**settings: str) -> set[str]:
+        name = f"Order{uuid.uuid4().hex[:8]}"
+        text = OLD.replace("Order", name)
+        given = {"subject.name.strategy.type": "ASSOCIATED", **settings}
+        before = set(registry.subjects())
+        Avro[Any](schema=text, registry=registry, settings=given).serialize(topic, {"id": 1})
+        return {each.replace(name, "NAME") for each in set(registry.subjects()) - before}
+
+    registry.ask("PUT", "config", f"{topic}-contract", body={"compatibility": "NONE"})
+    assert subject_for() == {f"{topic}-contract"}
+    elsewhere = {"subject.name.strategy.kafka.cluster.id": "lkc-2"}
+    fallback = "subject.name.strategy.fallback.type"
+    assert subject_for(**elsewhere) == {f"{topic}-value"}
+    assert subject_for(**elsewhere, **{fallback: "RECORD"}) == {"NAME"}
+    with pytest.raises(SerializationError, match="no subject is associated"):
+        subject_for(**elsewhere, **{fallback: "NONE"})
+    assert registry.associated_subject(topic, "-", is_key=True) is None

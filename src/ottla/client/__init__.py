@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ottla.client.schema_registry import SchemaRegistry
     from ottla.client.serde import Serde, SerializationError, TopicSerde
     from ottla.client.serdes.avro import Avro
+    from ottla.client.serdes.generic_values import GenericRecord
     from ottla.client.serdes.json_schema import JsonSchema
     from ottla.client.serdes.protobuf import Protobuf
     from ottla.client.share_consumer import ShareConsumer
@@ -33,6 +34,7 @@ __all__ = [
     "Delivered",
     "Delivery",
     "ErrorCode",
+    "GenericRecord",
     "JsonSchema",
     "KafkaError",
     "Producer",
@@ -57,6 +59,7 @@ _HOMES = {
     "Delivered": "ottla.client.record",
     "Delivery": "ottla.client.delivery",
     "ErrorCode": "ottla.errors",
+    "GenericRecord": "ottla.client.serdes.generic_values",
     "JsonSchema": "ottla.client.serdes.json_schema",
     "KafkaError": "ottla.errors",
     "Producer": "ottla.client.producer",

@@ -12,7 +12,7 @@ from ottla.auth.acls import (
     AclPermission,
     AclResource,
 )
-from ottla.client.lines import check
+from ottla.client.protocol.connection import check
 from ottla.client.session import Session
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse

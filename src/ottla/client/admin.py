@@ -4,7 +4,7 @@
         admin.topics.create("orders", partitions=3)
         admin.groups.offsets("billing")
 
-librdkafka's admin client does what it can; what it can't goes over `Lines`.
+librdkafka's admin client does what it can; what it can't goes over `ConnectionPool`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ottla.client.delegation_tokens import DelegationTokens
 from ottla.client.delivery import Setting
 from ottla.client.features import Features
 from ottla.client.groups import Groups
-from ottla.client.lines import Node, check
 from ottla.client.offsets import Offsets
+from ottla.client.protocol.connection import Node, check
 from ottla.client.quotas import Quotas
 from ottla.client.reassignments import Reassignments
 from ottla.client.record import TopicPartition
@@ -86,7 +86,7 @@ class Admin:
     def cluster(self) -> ClusterDescription:
         """As it is now: the brokers are asked each time."""
         lines = self._session.lines
-        nodes = tuple(lines.nodes(anew=True).values())
+        nodes = tuple(lines.nodes(refresh=True).values())
         return ClusterDescription(lines.cluster_id, lines.controller_id, nodes)
 
     def api_versions(self, node_id: int) -> dict[int, tuple[int, int]]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.client.coordinators import KeyType, coordinator_on, patiently
-from ottla.client.lines import Lines, check
+from ottla.client.protocol.connection import check
+from ottla.client.protocol.connection_pool import ConnectionPool
+from ottla.client.protocol.coordinators import KeyType, coordinator_on
+from ottla.client.protocol.retries import COORDINATOR_RETRIABLE, LOST_CONNECTION, patiently
 from ottla.client.record import TopicPartition
 from ottla.client.session import Session
-from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -41,14 +42,14 @@ def committed_offsets(session: Session, group: str) -> dict[TopicPartition, Comm
 
     def ask() -> dict[TopicPartition, Committed]:
         where = session.bootstrap_servers
-        with Lines(where, settings=session.settings, timeout_s=session.timeout_s) as lines:
+        with ConnectionPool(where, settings=session.settings, timeout_s=session.timeout_s) as lines:
             line = lines.line(coordinator_on(lines, KeyType.GROUP, group))
             answer = line.call(
                 request, ApiKey.OFFSET_FETCH, OffsetFetchResponse, version_max=NAMES_UNTIL
             )
         return _read(answer, group)
 
-    return patiently(session.timeout_s, ask, ErrorCode.NETWORK_EXCEPTION)
+    return patiently(session.timeout_s, ask, LOST_CONNECTION | COORDINATOR_RETRIABLE)
 
 
 def _read(answer: OffsetFetchResponse, name: str) -> dict[TopicPartition, Committed]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from ottla.client.lines import check
 from ottla.client.permissions import denied
+from ottla.client.protocol.connection import check
 from ottla.client.session import Session
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from ottla.auth.principal import Principal
 from ottla.auth.tokens import DelegationToken
-from ottla.client.lines import check
+from ottla.client.protocol.connection import check
 from ottla.client.session import Session
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.create_delegation_token import (

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from ottla.client.coordinators import PASSING, KeyType, by_coordinator, patiently
-from ottla.client.lines import Node
+from ottla.client.protocol.connection import Node
+from ottla.client.protocol.coordinators import KeyType, by_coordinator
+from ottla.client.protocol.retries import COORDINATOR_RETRIABLE, patiently
 from ottla.client.record import TopicPartition
 from ottla.client.session import Session
 from ottla.errors import ErrorCode, KafkaError
@@ -78,7 +79,7 @@ def _describe(session: Session, names: Iterable[str], describe: _Describe) -> De
         def ask(node: Node = node, group: list[str] = group) -> Described:
             found = describe(session, node, group)
             for each in found.values():
-                if isinstance(each, KafkaError) and each.code in PASSING:
+                if isinstance(each, KafkaError) and each.code in COORDINATOR_RETRIABLE:
                     raise each
             return found
 

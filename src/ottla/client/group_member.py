@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from ottla.client.delivery import Setting
-from ottla.client.lines import Line, Lines, check
+from ottla.client.protocol.connection import BrokerConnection, check
+from ottla.client.protocol.connection_pool import ConnectionPool
 from ottla.client.record import TopicPartition
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
@@ -89,8 +90,8 @@ class GroupMember:
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._instance = instance
         self._settings = settings or {}
-        self._quick: Line | None = None
-        self._patient: Line | None = None
+        self._quick: BrokerConnection | None = None
+        self._patient: BrokerConnection | None = None
         self.member_id = ""
         self.generation = -1
 
@@ -219,7 +220,7 @@ class GroupMember:
             self._failed(error)
             raise
 
-    def _line(self, patient: bool) -> Line:
+    def _line(self, patient: bool) -> BrokerConnection:
         found = self._patient if patient else self._quick
         if found is None:
             wait_ms = self._rebalance_timeout_ms if patient else 0
@@ -230,8 +231,10 @@ class GroupMember:
                 self._quick = found
         return found
 
-    def _coordinator(self, timeout_s: float) -> Line:
-        with Lines(self._bootstrap_servers, settings=self._settings, timeout_s=ANSWER_S) as lines:
+    def _coordinator(self, timeout_s: float) -> BrokerConnection:
+        with ConnectionPool(
+            self._bootstrap_servers, settings=self._settings, timeout_s=ANSWER_S
+        ) as lines:
             request = FindCoordinatorRequest(
                 key=self._group, key_type=GROUP, coordinator_keys=[self._group]
             )
@@ -239,4 +242,4 @@ class GroupMember:
             found = answer.coordinators[0] if answer.coordinators else answer
             check(found.error_code, found.error_message, ApiKey.FIND_COORDINATOR, self._group)
             host, port = found.host, found.port
-        return Line(host, port, settings=self._settings, timeout_s=timeout_s)
+        return BrokerConnection(host, port, settings=self._settings, timeout_s=timeout_s)

@@ -10,16 +10,11 @@ import confluent_kafka
 from confluent_kafka import ConsumerGroupTopicPartitions
 
 from ottla.client.committed import Committed, committed_offsets
-from ottla.client.coordinators import (
-    PASSING,
-    KeyType,
-    by_coordinator,
-    coordinators_of,
-    patiently,
-)
 from ottla.client.describing import GroupDescription, describe_consumer_groups
 from ottla.client.failures import failure_of
-from ottla.client.lines import check
+from ottla.client.protocol.connection import check
+from ottla.client.protocol.coordinators import KeyType, by_coordinator, coordinators_of
+from ottla.client.protocol.retries import COORDINATOR_RETRIABLE, patiently
 from ottla.client.record import TopicPartition
 from ottla.client.session import Session
 from ottla.errors import ErrorCode, KafkaError
@@ -166,7 +161,7 @@ class Groups:
             DeleteGroupsRequest(names), ApiKey.DELETE_GROUPS, DeleteGroupsResponse, node_id=node_id
         )
         for each in answer.results:
-            if each.error_code in PASSING:
+            if each.error_code in COORDINATOR_RETRIABLE:
                 raise KafkaError(ErrorCode(each.error_code))
         return {
             each.group_id: KafkaError(ErrorCode(each.error_code)) if each.error_code else None

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.client.lines import check
+from ottla.client.protocol.connection import check
+from ottla.client.protocol.retries import LEADER_MOVED, LOST_CONNECTION
 from ottla.client.record import TopicPartition
 from ottla.client.session import Session
 from ottla.client.topics import TopicDescription, Topics
@@ -20,7 +21,6 @@ from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchRespons
 
 NAMES_UNTIL: Final = 12  # after it, topics have ids
 READ_BYTES_MAX: Final = 1024 * 1024
-MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NETWORK_EXCEPTION)
 
 
 class LogReader:
@@ -35,7 +35,7 @@ class LogReader:
         try:
             return self._read(partition, offset)
         except KafkaError as error:
-            if error.code not in MOVED:
+            if error.code not in LEADER_MOVED | LOST_CONNECTION:
                 raise
         self._leaders.clear()
         return self._read(partition, offset)

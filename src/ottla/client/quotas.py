@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.client.lines import check
+from ottla.client.protocol.connection import check
 from ottla.client.session import Session
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.alter_client_quotas import (

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from ottla.client.lines import check
+from ottla.client.protocol.connection import check
 from ottla.client.record import TopicPartition
 from ottla.client.session import Session
 from ottla.errors import ErrorCode, KafkaError

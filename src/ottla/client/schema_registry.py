@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from ottla.auth.jaas import parse_jaas
 from ottla.client.delivery import Setting
 from ottla.client.oauth import TokenSettings, source_of
 from ottla.client.registry_error import RegistryError as RegistryError
@@ -144,6 +145,30 @@ class SchemaRegistry:
     ) -> RegisteredSchema:
         """The id and version of this text in the subject; RegistryError 40401 or 40403 if none."""
         return self._found("POST", subject, kind, text, references, normalize, register=False)
+
+    def associated_subject(self, topic: str, namespace: str, *, is_key: bool) -> str | None:
+        """The subject that the key or value of a topic is associated with, if any."""
+        side = "key" if is_key else "value"
+        query = {"resourceType": "topic", "associationType": side}
+        try:
+            found = self.get("associations", "resources", namespace, topic, query=query)
+        except RegistryError as error:
+            if error.status != 404:
+                raise
+            return None  # also of a registry that knows no associations
+        subjects = {each["subject"] for each in found}
+        if len(subjects) > 1:
+            raise ValueError(f"several subjects are associated with topic {topic}")
+        return subjects.pop() if subjects else None
+
+    def version_in(self, subject: str, schema: RegisteredSchema) -> int | None:
+        """Which version of a subject a schema is, also if it is deleted; None if it is none."""
+        id = schema.id
+        if not id and schema.guid:
+            id = self.get("schemas", "guids", schema.guid, "ids")[0]["id"]
+        query = {"subject": subject, "deleted": "true"}
+        found = self.get("schemas", "ids", str(id), "versions", query=query)
+        return next((each["version"] for each in found if each["subject"] == subject), None)
 
     def parsed(self, schema: RegisteredSchema) -> ParsedSchema:
         """The schema with its references resolved, from the registry."""
@@ -308,9 +333,7 @@ def _authorization(settings: Mapping[str, Setting], of_url: str) -> Callable[[],
         )
     given = text(settings, "basic.auth.credentials.source").upper() or "URL"
     if given == "SASL_INHERIT":
-        inherited = basic_authorization(
-            text(settings, "sasl.username"), text(settings, "sasl.password")
-        )
+        inherited = basic_authorization(*_sasl_login(settings))
         return lambda: inherited
     if given == "USER_INFO" or (not of_url and text(settings, "basic.auth.user.info")):
         info = text(settings, "basic.auth.user.info")
@@ -320,6 +343,24 @@ def _authorization(settings: Mapping[str, Setting], of_url: str) -> Callable[[],
         header = basic_authorization(user, password)
         return lambda: header
     return (lambda: of_url) if of_url else None
+
+
+def _sasl_login(settings: Mapping[str, Setting]) -> tuple[str, str]:
+    """The user and password that the client has for the brokers."""
+    options: Mapping[str, str] = {}
+    if jaas := text(settings, "sasl.jaas.config"):
+        try:
+            options = parse_jaas(jaas).options
+        except ValueError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"sasl.jaas.config: {error}") from None
+    user = options.get("username", "") or text(settings, "sasl.username")
+    if not user:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            "basic.auth.credentials.source is SASL_INHERIT, but the client has no user:"
+            " sasl.username and sasl.password, or sasl.jaas.config",
+        )
+    return user, options.get("password", "") or str(settings.get("sasl.password") or "")
 
 
 def _body(kind: str, text: str, references: Sequence[Reference]) -> dict[str, Any]:

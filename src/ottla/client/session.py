@@ -12,8 +12,9 @@ from confluent_kafka.admin import AdminClient
 
 from ottla.client.delivery import Setting
 from ottla.client.failures import failure_of
-from ottla.client.lines import Lines, probe
 from ottla.client.permissions import denied
+from ottla.client.protocol.connection_pool import ConnectionPool
+from ottla.client.protocol.probe import probe
 from ottla.client.settings import LOG_LEVEL, ConnectionErrors, client_with, translate
 from ottla.errors import ErrorCode, KafkaError
 
@@ -31,11 +32,13 @@ class Session:
         self.bootstrap_servers = bootstrap_servers
         self.settings = settings
         self.timeout_s = timeout_s
-        self._opened: list[Lines] = []
+        self._opened: list[ConnectionPool] = []
 
     @cached_property
-    def lines(self) -> Lines:
-        lines = Lines(self.bootstrap_servers, settings=self.settings, timeout_s=self.timeout_s)
+    def lines(self) -> ConnectionPool:
+        lines = ConnectionPool(
+            self.bootstrap_servers, settings=self.settings, timeout_s=self.timeout_s
+        )
         self._opened.append(lines)
         return lines
 

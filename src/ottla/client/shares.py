@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ottla.client.coordinators import KeyType, coordinators_of, patiently
 from ottla.client.describing import GroupDescription, describe_share_groups
 from ottla.client.groups import Groups, Listings
-from ottla.client.lines import check
+from ottla.client.protocol.connection import check
+from ottla.client.protocol.coordinators import KeyType, coordinators_of
+from ottla.client.protocol.retries import patiently
 from ottla.client.record import TopicPartition
 from ottla.client.redrive import Progress, RedriveFilter, RedriveSummary, redrive
 from ottla.client.session import Session

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from ottla.client.coordinators import PASSING, KeyType, by_coordinator, patiently
 from ottla.client.describing import GroupDescription, Member
 from ottla.client.groups import Groups, Listings
-from ottla.client.lines import Node
+from ottla.client.protocol.connection import Node
+from ottla.client.protocol.coordinators import KeyType, by_coordinator
+from ottla.client.protocol.retries import COORDINATOR_RETRIABLE, patiently
 from ottla.client.record import TopicPartition
 from ottla.client.session import Session
 from ottla.errors import ErrorCode, KafkaError
@@ -118,7 +119,7 @@ class StreamsGroups:
         )
         found: dict[str, StreamsGroupDescription | KafkaError] = {}
         for group in answer.groups:
-            if group.error_code in PASSING:
+            if group.error_code in COORDINATOR_RETRIABLE:
                 raise KafkaError(ErrorCode(group.error_code), group.error_message or "")
             found[group.group_id] = (
                 KafkaError(ErrorCode(group.error_code), group.error_message or "")

@@ -9,7 +9,7 @@ from typing import Any, Final
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 from confluent_kafka.admin import NewTopic as _NewTopic  # type: ignore[attr-defined]
 
-from ottla.client.lines import check
+from ottla.client.protocol.connection import check
 from ottla.client.session import Session
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey

@@ -8,14 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from ottla.client.coordinators import (
-    PASSING,
-    KeyType,
-    by_coordinator,
-    coordinators_of,
-    patiently,
-)
-from ottla.client.lines import check
+from ottla.client.protocol.connection import check
+from ottla.client.protocol.coordinators import KeyType, by_coordinator, coordinators_of
+from ottla.client.protocol.retries import COORDINATOR_RETRIABLE, patiently
 from ottla.client.record import TopicPartition
 from ottla.client.session import Session
 from ottla.client.topics import TopicDescription, Topics
@@ -277,7 +272,7 @@ class Transactions:
             node_id=node_id,
         )
         for each in answer.transaction_states:
-            if each.error_code in PASSING:
+            if each.error_code in COORDINATOR_RETRIABLE:
                 raise KafkaError(ErrorCode(each.error_code))
         return {
             each.transactional_id: _description(each, node_id) for each in answer.transaction_states

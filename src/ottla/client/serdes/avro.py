@@ -4,19 +4,28 @@
 
 `Avro(Order)` writes and reads instances of a dataclass or a Pydantic model; `Avro(schema=text)`
 takes dicts, and reads by Avro's schema resolution into that schema; `Avro()` reads dicts as they
-were written, and writes instances of any model.
+were written, which carry their schema (generic_values.py), and writes these, instances of any
+model, text, numbers, booleans and bytes.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from ottla.client.serdes.avro_records import RecordTree
+from ottla.client.serdes.generic_values import (
+    GENERIC,
+    SCALARS,
+    CarriedSchema,
+    GenericList,
+    carrying,
+)
+from ottla.client.serdes.read_plan import Convert, ReadPlan, chained
 from ottla.client.serdes.registry_serde import Decode, Encode, RegistrySerde, ValueSchema
 
 if TYPE_CHECKING:
-    from ottla.client.schema_registry import SchemaRegistry
+    from ottla.client.schema_registry import RegisteredSchema, SchemaRegistry
     from ottla.schemas.models.values import ModelValues
     from ottla.schemas.schema_types import ParsedSchema, Reference
 
@@ -48,46 +57,75 @@ class Avro(RegistrySerde[T]):
         from ottla.schemas.models.python_type import describe, is_model
 
         if self.schema:
-            return ValueSchema(self.schema, _record_name(self.schema), self.references)
+            return ValueSchema(self.schema, references=self.references)
         of = self._type if self._type is not None else type(value)
-        if self._type is None and not is_model(of):
-            return None
-        text = avro_text(describe(of), self.namespace)
-        return ValueSchema(text, _record_name(text))
+        if self._type is None and not is_model(of) and of not in SCALARS:
+            return self._carried(value)
+        return ValueSchema(avro_text(describe(of), self.namespace))
 
-    def _encoder(self, schema: ParsedSchema, value: Any) -> tuple[bytes, Encode]:
+    def _encoder(
+        self, schema: ParsedSchema, value: Any, apply: Convert | None
+    ) -> tuple[bytes, Encode]:
         from ottla.schemas.avro.codec import AvroCodec
 
         encode = AvroCodec(schema).encode
         values = self._values(schema, type(value))
-        if values is None:
-            return b"", encode
-        to_plain = values.to_plain
-        return b"", lambda model: encode(to_plain(model))
+        branches = None
+        if type(value) in GENERIC:
+            branches = RecordTree(schema.body.root, schema.text).to_plain
+            if type(value) is GenericList and branches is None:
+                branches = list  # fastavro takes no other kind
+        to_plain = chained(None if values is None else values.to_plain, apply, branches)
+        return b"", encode if to_plain is None else lambda model: encode(to_plain(model))
 
-    def _decoder(self, topic: str, schema: ParsedSchema, header: bytes) -> Decode:
+    def _decoder(self, found: RegisteredSchema, header: bytes, plan: ReadPlan) -> Decode:
         from ottla.schemas.avro.codec import AvroCodec
 
-        reader = self._reader_schema(topic, schema)
+        schema = self._registry.parsed(found)
+        if self._is_generic:
+            return self._generic_decoder(found, schema, plan)
+        reader = self._reader_schema(plan)
         values = None if self._type is None else self._values(reader or schema, self._type)
-        if values is None:
-            return AvroCodec(schema, reader).decode
-        decode = AvroCodec(schema, reader, record_names=values.has_named_unions).decode
-        from_plain = values.from_plain
+        named = values is not None and values.has_named_unions
+        by = None if plan.migrates else reader
+        decode = AvroCodec(schema, by, record_names=named).decode
+        from_plain = chained(plan.apply, None if values is None else values.from_plain)
+        if from_plain is None:
+            return decode
         return lambda data, position: from_plain(decode(data, position))
 
-    def _reader_schema(self, topic: str, schema: ParsedSchema) -> ParsedSchema | None:
+    def _generic_decoder(
+        self, found: RegisteredSchema, schema: ParsedSchema, plan: ReadPlan
+    ) -> Decode:
+        from ottla.schemas.avro.codec import AvroCodec
+
+        reader = None if plan.latest is None else self._registry.parsed(plan.latest)
+        by, shape = plan.latest or found, (reader or schema).body.root
+        tree = RecordTree(shape, by.text, by.references)
+        by_reader = None if plan.migrates else reader
+        decode = AvroCodec(schema, by_reader, record_names=tree.has_choice).decode
+        from_plain = chained(plan.apply, tree.from_plain)
+        if shape.kind == "record" and from_plain is not None:
+            convert = from_plain
+            return lambda data, position: convert(decode(data, position))
+        carried = CarriedSchema(self.kind, by.text, by.references)
+
+        def read(data: bytes, position: int) -> Any:
+            plain = decode(data, position)
+            if from_plain is not None and plain is not None:
+                plain = from_plain(plain)
+            return carrying(plain, carried)
+
+        return read
+
+    def _reader_schema(self, plan: ReadPlan) -> ParsedSchema | None:
         """The schema that values are read into; None: the one that they were written by."""
         from ottla.schemas.schema_types import parse
 
         if self.schema:
             texts = self._registry.referenced_texts(self.references)
             return parse(self.kind, self.schema, texts)
-        if self._settings.use_latest:
-            record = schema.body.root.name
-            subject = self._settings.subject_name(topic, self._is_key, record)
-            return self._registry.parsed(self._registry.version(subject))
-        return None
+        return None if plan.latest is None else self._registry.parsed(plan.latest)
 
     def _values(self, schema: ParsedSchema, of: type) -> ModelValues | None:
         from ottla.schemas.models.python_type import describe, is_model
@@ -97,12 +135,3 @@ class Avro(RegistrySerde[T]):
             return None
         space = schema.body.root.space
         return ModelValues(describe(of), AVRO, lambda name: f"{space}.{name}" if space else name)
-
-
-def _record_name(text: str) -> str:
-    """The full name of the schema's record; nothing if it is no record."""
-    found = json.loads(text)
-    if not isinstance(found, dict) or "name" not in found:
-        return ""
-    name, space = str(found["name"]), str(found.get("namespace") or "")
-    return name if "." in name or not space else f"{space}.{name}"

@@ -3,7 +3,8 @@
     Producer(servers, value=JsonSchema(Order, registry="http://localhost:8081"))
 
 `JsonSchema(Order)` writes and reads instances of a dataclass or a Pydantic model;
-`JsonSchema(schema=text)` and `JsonSchema()` give what JSON has. Every value is checked against its
+`JsonSchema(schema=text)` and `JsonSchema()` give what JSON has, the latter with its schema, so that
+it can be written again. Every value is checked against its
 schema when it is written, and when it is read; `json.fail.invalid.schema=false` turns that off.
 """
 
@@ -13,13 +14,15 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from ottla.client.serdes.generic_values import SCALARS, CarriedSchema, carrying
+from ottla.client.serdes.read_plan import Convert, ReadPlan, chained
 from ottla.client.serdes.registry_serde import Decode, Encode, RegistrySerde, ValueSchema
 
 if TYPE_CHECKING:
+    from ottla.client.schema_registry import RegisteredSchema
     from ottla.schemas.schema_types import ParsedSchema
 
 T = TypeVar("T")
-Convert = Callable[[Any], Any]
 
 
 class JsonSchema(RegistrySerde[T]):
@@ -30,15 +33,16 @@ class JsonSchema(RegistrySerde[T]):
         from ottla.schemas.models.python_type import describe, is_model
 
         if self.schema:
-            return ValueSchema(self.schema, _title(self.schema), self.references)
+            return ValueSchema(self.schema, references=self.references)
         of = self._type if self._type is not None else type(value)
-        if self._type is None and not is_model(of):
-            return None
-        text = json_text(describe(of))
-        return ValueSchema(text, _title(text))
+        if self._type is None and not is_model(of) and of not in SCALARS:
+            return self._carried(value)
+        return ValueSchema(json_text(describe(of)))
 
-    def _encoder(self, schema: ParsedSchema, value: Any) -> tuple[bytes, Encode]:
-        to_plain, _ = _converters(type(value))
+    def _encoder(
+        self, schema: ParsedSchema, value: Any, apply: Convert | None
+    ) -> tuple[bytes, Encode]:
+        to_plain = chained(_converters(type(value))[0], apply)
         check = self._check(schema)
         dumps = _dumps()
 
@@ -50,17 +54,25 @@ class JsonSchema(RegistrySerde[T]):
 
         return b"", encode
 
-    def _decoder(self, topic: str, schema: ParsedSchema, header: bytes) -> Decode:
+    def _decoder(self, found: RegisteredSchema, header: bytes, plan: ReadPlan) -> Decode:
         import orjson
 
+        by = (plan.latest or found) if plan.migrates else found
+        schema, apply = self._registry.parsed(by), plan.apply
+        carried = CarriedSchema(self.kind, by.text, by.references)
+        is_generic = self._is_generic
         from_plain = None if self._type is None else _converters(self._type)[1]
         check = self._check(schema)
         loads = orjson.loads
 
         def decode(data: bytes, position: int) -> Any:
             plain = loads(memoryview(data)[position:])
+            if apply is not None:
+                plain = apply(plain)
             if check is not None:
                 check(plain)
+            if is_generic:
+                return carrying(plain, carried)
             return plain if from_plain is None else from_plain(plain)
 
         return decode
@@ -94,8 +106,3 @@ def _dumps() -> Callable[[Any], bytes]:
             return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode()
 
     return dumps
-
-
-def _title(text: str) -> str:
-    found = json.loads(text)
-    return str(found.get("title") or "") if isinstance(found, dict) else ""

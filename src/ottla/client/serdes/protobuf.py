@@ -4,7 +4,8 @@
 
 `Protobuf(OrderMessage)` writes and reads messages of a generated class, whose imports become
 references; `Protobuf(Order)` instances of a dataclass or a Pydantic model;
-`Protobuf(schema=text, message="Order")` takes dicts; `Protobuf()` reads any message as a dict.
+`Protobuf(schema=text, message="Order")` takes dicts; `Protobuf()` reads any message as a dict that
+carries its schema, and can be written again.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from ottla.client.serdes.generic_values import CarriedSchema, GenericRecord
+from ottla.client.serdes.read_plan import Convert, ReadPlan, chained
 from ottla.client.serdes.registry_serde import Decode, Encode, RegistrySerde, ValueSchema
 from ottla.schemas.framing import SchemaName, indexes_bytes, read_indexes, split
 
 if TYPE_CHECKING:
-    from ottla.client.schema_registry import SchemaRegistry
+    from ottla.client.schema_registry import RegisteredSchema, SchemaRegistry
     from ottla.schemas.models.values import ModelValues
     from ottla.schemas.schema_types import ParsedSchema, Reference
 
@@ -63,7 +66,7 @@ class Protobuf(RegistrySerde[T]):
             if _is_message(of):
                 raise TypeError(f"a {of.__name__} is wanted, not a {type(value).__name__}")
             if not is_model(of):
-                return None
+                return self._carried(value)
             text, references = proto_file(describe(of), self.package), ()
         file = read_file(text)
         name = self.message or message_name(file, (0,))
@@ -97,7 +100,9 @@ class Protobuf(RegistrySerde[T]):
             found.append(Reference(imported.name, subject, made.version))
         return found
 
-    def _encoder(self, schema: ParsedSchema, value: Any) -> tuple[bytes, Encode]:
+    def _encoder(
+        self, schema: ParsedSchema, value: Any, apply: Convert | None
+    ) -> tuple[bytes, Encode]:
         from ottla.schemas.protobuf.dynamic import MessageTypes, message_indexes
         from ottla.schemas.protobuf.values import MessageValues
 
@@ -105,14 +110,18 @@ class Protobuf(RegistrySerde[T]):
         file = schema.body.file
         name = own.record if own is not None else self.message
         indexes = message_indexes(file, name) if name else (0,)
-        if _is_message(type(value)):
+        if _is_message(type(value)) and apply is None:
             return indexes_bytes(indexes), _serialized
         messages = MessageValues(MessageTypes(schema).by_indexes(indexes))
         from_dict, values = messages.from_dict, self._values(type(value))
-        if values is None:
+        to_plain = None if values is None else values.to_plain
+        if _is_message(type(value)):
+            to_plain = MessageValues(type(value)).to_dict
+        to_plain = chained(to_plain, apply)
+        if to_plain is None:
             return indexes_bytes(indexes), lambda plain: _serialized(from_dict(plain))
-        to_plain = values.to_plain
-        return indexes_bytes(indexes), lambda model: _serialized(from_dict(to_plain(model)))
+        convert = to_plain
+        return indexes_bytes(indexes), lambda model: _serialized(from_dict(convert(model)))
 
     def _decode(self, topic: str, name: SchemaName, header: bytes) -> Decode:
         if self._type is not None and _is_message(self._type):
@@ -120,12 +129,13 @@ class Protobuf(RegistrySerde[T]):
             return _class_decoder(self._type, has_indexes=not header)
         return super()._decode(topic, name, header)
 
-    def _decoder(self, topic: str, schema: ParsedSchema, header: bytes) -> Decode:
+    def _decoder(self, found: RegisteredSchema, header: bytes, plan: ReadPlan) -> Decode:
         from ottla.schemas.protobuf.dynamic import MessageTypes
         from ottla.schemas.protobuf.values import MessageValues
 
-        types = MessageTypes(schema)
-        made: dict[tuple[int, ...], MessageValues] = {}
+        types = MessageTypes(self._registry.parsed(found))
+        made: dict[tuple[int, ...], tuple[MessageValues, CarriedSchema | None]] = {}
+        is_generic, apply = self._is_generic, plan.apply
         values = None if self._type is None else self._values(self._type)
         of_header = read_indexes(header, split(header)[1])[0] if header else None
 
@@ -133,10 +143,17 @@ class Protobuf(RegistrySerde[T]):
             indexes = of_header
             if indexes is None:
                 indexes, position = read_indexes(data, position)
-            messages = made.get(indexes)
-            if messages is None:
-                messages = made[indexes] = MessageValues(types.by_indexes(indexes))
+            if indexes not in made:
+                message = types.by_indexes(indexes)
+                name = message.DESCRIPTOR.full_name
+                carried = CarriedSchema(self.kind, found.text, found.references, name)
+                made[indexes] = (MessageValues(message), carried if is_generic else None)
+            messages, carrier = made[indexes]
             plain = messages.to_dict(messages.message_class.FromString(data[position:]))
+            if apply is not None:
+                plain = apply(plain)
+            if carrier is not None:
+                return GenericRecord(plain, carrier)
             return plain if values is None else values.from_plain(plain)
 
         return decode

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, TypeVar
 
 from ottla.client.registry_error import RegistryError
 from ottla.client.serde import HeaderList, HeaderPairs, SerializationError, TopicSerde
+from ottla.client.serdes.contract_rules import WRITE, ContractRule, RuleSteps, domain_rules
+from ottla.client.serdes.generic_values import GENERIC, CarriedSchema
+from ottla.client.serdes.read_plan import Convert, ReadPlan, read_plan, subject_of
 from ottla.client.serdes.serde_settings import (
     check_names,
-    is_serde_setting,
     settings_of,
+    with_own,
 )
 from ottla.errors import KafkaError
 from ottla.schemas.framing import (
@@ -48,10 +51,10 @@ _MISSING: Final = "serdes with a schema registry need more packages: pip install
 
 @dataclass(slots=True)
 class ValueSchema:
-    """The schema that a value brings along. `record` is its name there."""
+    """The schema that a value brings along. `record` says which message of several it is."""
 
     text: str
-    record: str
+    record: str = ""
     references: Sequence[Reference] = ()
 
 
@@ -101,8 +104,9 @@ class RegistrySerde(TopicSerde[T]):
         self._forget()
 
     def configured(self, settings: Mapping[str, Any], *, is_key: bool) -> RegistrySerde[T]:
-        taken = {name: value for name, value in settings.items() if is_serde_setting(name)}
-        given = {**taken, **self._given}
+        registry = self._registry_given or ""
+        own_url = registry if isinstance(registry, str) else registry.url
+        given = with_own(self._given, own_url, settings)
         if is_key == self._is_key and given == self._given:
             return self
         made: RegistrySerde[T] = object.__new__(type(self))
@@ -196,11 +200,25 @@ class RegistrySerde(TopicSerde[T]):
     # Which schema
 
     def _writer(self, topic: str, value: Any) -> RecordWriter:
-        writer = self._writers.get((topic, type(value)))
+        of: Any = type(value)
+        key = (topic, value.schema) if of in GENERIC else (topic, of)
+        writer = self._writers.get(key)
         if writer is None or (writer.expires_s is not None and time.monotonic() > writer.expires_s):
             writer = self._asked(topic, "", lambda: self._opened(topic, value))
-            _keep(self._writers, (topic, type(value)), writer)
+            _keep(self._writers, key, writer)
         return writer
+
+    def _carried(self, value: Any) -> ValueSchema | None:
+        """The schema by which a value without a class was read, if it is of this language."""
+        carried = value.schema if type(value) in GENERIC else None
+        if carried is None or carried.kind != self.kind:
+            return None
+        return ValueSchema(carried.text, carried.record, carried.references)
+
+    @property
+    def _is_generic(self) -> bool:
+        """Neither a class nor a schema was given: values carry their schemas."""
+        return self._type is None and not self.schema
 
     def _opened(self, topic: str, value: Any) -> RecordWriter:
         own = self._schema_of(value)
@@ -208,10 +226,11 @@ class RegistrySerde(TopicSerde[T]):
         if own is None and not settings.uses_given:
             raise SerializationError(
                 f"no schema for a {type(value).__name__}: give {type(self).__name__} a class or a"
-                " schema, or set use.latest.version"
+                " schema, set use.latest.version, or make the value of one that was read:"
+                ' record | {"field": value}'
             )
-        record = "" if own is None else own.record
-        subject = settings.subject_name(topic, self._is_key, record)
+        record = "" if own is None else own.record or self._record_name(own)
+        subject = subject_of(registry, settings, topic, record, is_key=self._is_key)
         if own is None or settings.uses_given:
             found = self._given_schema(subject, own)
         else:
@@ -219,7 +238,8 @@ class RegistrySerde(TopicSerde[T]):
             ask = registry.register if settings.registers else registry.look_up
             found = ask(subject, self.kind, own.text, references, normalize=settings.normalize)
         parsed = registry.parsed(found)
-        indexes, encode = self._encoder(parsed, value)
+        apply = self._rule_steps(topic, subject, domain_rules(found.rule_set, WRITE))
+        indexes, encode = self._encoder(parsed, value, apply)
         lasts_s = settings.latest_ttl_s if settings.uses_given else None
         return RecordWriter(
             with_id(found.id, indexes),
@@ -228,6 +248,13 @@ class RegistrySerde(TopicSerde[T]):
             str(SchemaName(found.id)),
             None if lasts_s is None else time.monotonic() + lasts_s,
         )
+
+    def _record_name(self, own: ValueSchema) -> str:
+        from ottla.client.schema_registry import RegisteredSchema
+        from ottla.schemas.record_names import record_name
+
+        schema = RegisteredSchema(0, self.kind, own.text, tuple(own.references))
+        return record_name(self._registry.parsed(schema))
 
     def _given_schema(self, subject: str, own: ValueSchema | None) -> RegisteredSchema:
         settings, registry = self._settings, self._registry
@@ -253,7 +280,7 @@ class RegistrySerde(TopicSerde[T]):
         from ottla.schemas.compatibility.check import incompatibilities
         from ottla.schemas.schema_types import parse
 
-        texts = self._registry.referenced_texts(given.references)
+        texts = self._registry.referenced_texts(own.references or given.references)
         ours = parse(self.kind, own.text, texts)
         found = incompatibilities("BACKWARD", self._registry.parsed(given), [ours])
         if found:
@@ -272,7 +299,24 @@ class RegistrySerde(TopicSerde[T]):
         found = registry.by_guid(name.guid) if name.guid else registry.by_id(name.id)
         if found.kind != self.kind:
             raise SerializationError(f"it is {found.kind}, not {self.kind}")
-        return self._decoder(topic, registry.parsed(found), header)
+        subject, plan = read_plan(registry, self._settings, topic, found, is_key=self._is_key)
+        plan.apply = self._rule_steps(topic, subject, plan.rules)
+        return self._decoder(found, header, plan)
+
+    def _rule_steps(
+        self, topic: str, subject: str, rules: Sequence[tuple[str, ContractRule]]
+    ) -> Convert | None:
+        if not rules:
+            return None
+        settings = self._settings
+        return RuleSteps(
+            rules,
+            topic=topic,
+            subject=subject,
+            is_key=self._is_key,
+            executors=settings.rule_executors,
+            actions=settings.rule_actions,
+        )
 
     def _asked(self, topic: str, schema: str, ask: Callable[[], Any]) -> Any:
         """What depends on the record is a SerializationError; a registry that does not answer, or
@@ -321,7 +365,7 @@ class RegistrySerde(TopicSerde[T]):
     def _forget(self) -> None:
         self._header = KEY_HEADER if self._is_key else VALUE_HEADER
         self._own_registry = None
-        self._writers: dict[tuple[str, type], RecordWriter] = {}
+        self._writers: dict[tuple[str, type | CarriedSchema | None], RecordWriter] = {}
         self._readers: dict[bytes, RecordReader] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -340,11 +384,14 @@ class RegistrySerde(TopicSerde[T]):
         """The schema of a value; None if nobody knows it."""
 
     @abstractmethod
-    def _encoder(self, schema: ParsedSchema, value: Any) -> tuple[bytes, Encode]:
-        """For values of this type; and what stands between id and payload."""
+    def _encoder(
+        self, schema: ParsedSchema, value: Any, apply: Convert | None
+    ) -> tuple[bytes, Encode]:
+        """For values of this type, and what stands between id and payload. `apply` runs the rules
+        on values as dicts and lists."""
 
     @abstractmethod
-    def _decoder(self, topic: str, schema: ParsedSchema, header: bytes) -> Decode:
+    def _decoder(self, found: RegisteredSchema, header: bytes, plan: ReadPlan) -> Decode:
         """For payloads of this schema; `header` is what named it, if no prefix did."""
 
 

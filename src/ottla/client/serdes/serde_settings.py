@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final
 
-from ottla.client.serdes.subject_names import SubjectName, strategy_of, topic_name
+from ottla.client.serdes.contract_rules import RuleAction, RuleExecutor
+from ottla.client.serdes.subject_names import (
+    SubjectName,
+    associated_name,
+    strategy_of,
+    topic_name,
+)
 
 _OF_SERDE: Final = frozenset(
     (
@@ -18,9 +24,13 @@ _OF_SERDE: Final = frozenset(
         "latest.compatibility.strict",
         "normalize.schemas",
         "reference.subject.name.strategy",
+        "rule.actions",
+        "rule.executors",
         "schema.id.deserializer",
         "schema.id.serializer",
         "subject.name.strategy",
+        "subject.name.strategy.fallback.type",
+        "subject.name.strategy.kafka.cluster.id",
         "subject.name.strategy.type",
         "use.latest.version",
         "use.latest.with.metadata",
@@ -30,6 +40,9 @@ _OF_SERDE: Final = frozenset(
     )
 )
 _OF_SIDE: Final = ("subject.name.strategy", "schema.id.serializer", "schema.id.deserializer")
+ANY_NAMESPACE: Final = "-"
+_URL: Final = "schema.registry.url"
+_LOGIN: Final = ("sasl.username", "sasl.password", "sasl.jaas.config")  # for SASL_INHERIT
 _OF_REGISTRY: Final = ("schema.registry.", "basic.auth.", "bearer.auth.")
 # For the serializers of Java, where their job is done by the classes that are given here.
 _ELSEWHERE: Final = frozenset(
@@ -58,6 +71,29 @@ def is_serde_setting(name: str) -> bool:
     return in_sides or name in _OF_SERDE or name in _ELSEWHERE or name.startswith(_OF_REGISTRY)
 
 
+def serde_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What serdes take of the settings of a client or an application."""
+    taken = {name: value for name, value in given.items() if is_serde_setting(name)}
+    if str(taken.get("basic.auth.credentials.source", "")).upper() == "SASL_INHERIT":
+        taken |= {name: given[name] for name in _LOGIN if name in given}
+    return taken
+
+
+def with_own(own: Mapping[str, Any], own_url: str, of_client: Mapping[str, Any]) -> dict[str, Any]:
+    """A serde's own settings win. Logins of a client are for the registry of the client: a serde
+    with another registry does not send them there."""
+    taken = serde_settings(of_client)
+    theirs = str(taken.get(_URL) or "")
+    url = own_url or str(own.get(_URL) or "")
+    if url and theirs and url.rstrip("/") != theirs.rstrip("/"):
+        taken = {name: each for name, each in taken.items() if not _is_of_registry(name)}
+    return {**taken, **own}
+
+
+def _is_of_registry(name: str) -> bool:
+    return name.startswith(_OF_REGISTRY) or name in _LOGIN
+
+
 @dataclass(frozen=True, slots=True)
 class SerdeSettings:
     auto_register: bool = True
@@ -70,10 +106,15 @@ class SerdeSettings:
     id_strict: bool = True
     latest_ttl_s: float | None = None
     subject_name: SubjectName = topic_name
+    association_namespace: str = ""
+    """Where the registry is asked for the subject that a topic is associated with; empty: nowhere.
+    """
     reference_subject_name: SubjectName | None = None
     id_in_header: bool = False
     looks_at_headers: bool = True
     validate: bool = True
+    rule_executors: Mapping[str, RuleExecutor | None] = field(default_factory=dict)
+    rule_actions: Mapping[str, RuleAction] = field(default_factory=dict)
 
     @property
     def registers(self) -> bool:
@@ -101,6 +142,11 @@ def settings_of(given: Mapping[str, Any], *, is_key: bool) -> SerdeSettings:
     reference = found.get("reference.subject.name.strategy")
     ttl_s = float(found.get("latest.cache.ttl.sec", -1))
     use_id = int(found.get("use.schema.id") or -1)
+    subject_name: SubjectName = strategy_of(strategy) if strategy else topic_name
+    namespace = ""
+    if subject_name is associated_name:
+        subject_name = strategy_of(found.get("subject.name.strategy.fallback.type") or "TOPIC")
+        namespace = str(found.get("subject.name.strategy.kafka.cluster.id") or ANY_NAMESPACE)
     made = SerdeSettings(
         auto_register=_flag(found, "auto.register.schemas", True),
         use_latest=_flag(found, "use.latest.version", False),
@@ -111,10 +157,13 @@ def settings_of(given: Mapping[str, Any], *, is_key: bool) -> SerdeSettings:
         latest_strict=_flag(found, "latest.compatibility.strict", True),
         id_strict=_flag(found, "id.compatibility.strict", True),
         latest_ttl_s=ttl_s if ttl_s >= 0 else None,
-        subject_name=strategy_of(strategy) if strategy else topic_name,
+        subject_name=subject_name,
+        association_namespace=namespace,
         reference_subject_name=reference if callable(reference) else None,
         id_in_header=_place(found, "schema.id.serializer", ("prefix", "header")) == "header",
         looks_at_headers=_place(found, "schema.id.deserializer", ("dual", "prefix")) == "dual",
+        rule_executors=found.get("rule.executors") or {},
+        rule_actions=found.get("rule.actions") or {},
         validate=_flag(found, "json.fail.invalid.schema", _flag(found, "validate", True)),
     )
     if made.use_latest and found.get("auto.register.schemas") and made.auto_register:
@@ -124,7 +173,7 @@ def settings_of(given: Mapping[str, Any], *, is_key: bool) -> SerdeSettings:
 
 def check_names(given: Mapping[str, Any]) -> None:
     for name in given:
-        if not is_serde_setting(name):
+        if not is_serde_setting(name) and name not in _LOGIN:
             near = get_close_matches(name, _OF_SERDE, n=1)
             hint = f": is it {near[0]}?" if near else ""
             raise ValueError(f"a serde has no setting {name}{hint}")

@@ -26,8 +26,13 @@ def topic_record_name(topic: str, is_key: bool, record: str) -> str:
 
 
 def associated_name(topic: str, is_key: bool, record: str) -> str:
-    """What Confluent's falls back to where a topic has no association."""
+    """What Confluent's falls back to where a topic has no association. Serdes ask the registry
+    for one before (`SerdeSettings.association_namespace`)."""
     return topic_name(topic, is_key, record)
+
+
+def no_name(topic: str, is_key: bool, record: str) -> str:
+    raise SerializationError(f"no subject is associated with topic {topic}")
 
 
 _BY_WORD: Final[dict[str, SubjectName]] = {
@@ -43,6 +48,8 @@ def strategy_of(given: Any) -> SubjectName:
     if callable(given):
         function: SubjectName = given
         return function
+    if str(given).upper() == "NONE":
+        return no_name
     last = str(given).rpartition(".")[2].lower().replace("_", "")
     found = _BY_WORD.get(last.removesuffix("strategy").removesuffix("name"))
     if found is None:

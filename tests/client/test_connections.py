@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.lines import Line, Lines, parse_servers, probe
+from ottla.client.protocol.connection import BrokerConnection, parse_servers
+from ottla.client.protocol.connection_pool import ConnectionPool
+from ottla.client.protocol.probe import probe
 from ottla.errors import ErrorCode, KafkaError
 from ottla.testing import LocalCluster
 from ottla.testing.certificates import CertificateAuthority
@@ -30,7 +32,7 @@ def test_what_is_no_address_is_named(text: str) -> None:
 
 
 def test_the_second_server_is_tried_when_the_first_is_down(bootstrap: str) -> None:
-    with Lines(f"localhost:1,{bootstrap}") as lines:
+    with ConnectionPool(f"localhost:1,{bootstrap}") as lines:
         assert lines.nodes()
     probe(f"localhost:1,{bootstrap}")
 
@@ -51,28 +53,28 @@ def test_a_plain_client_learns_at_once_that_the_listener_is_secured(
 
 
 def test_an_api_that_a_broker_does_not_serve(bootstrap: str) -> None:
-    with Lines(bootstrap) as lines, pytest.raises(KafkaError, match="Vote") as caught:
+    with ConnectionPool(bootstrap) as lines, pytest.raises(KafkaError, match="Vote") as caught:
         lines.call(VoteRequest(), ApiKey.VOTE, VoteResponse)
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_a_broker_that_is_not_there(bootstrap: str) -> None:
-    with Lines(bootstrap) as lines, pytest.raises(KafkaError, match="999") as caught:
+    with ConnectionPool(bootstrap) as lines, pytest.raises(KafkaError, match="999") as caught:
         lines.line(999)
     assert caught.value.code is ErrorCode.BROKER_NOT_AVAILABLE
 
 
 def test_who_was_idle_for_long_finds_the_broker_again() -> None:
-    with LocalCluster() as cluster, Lines(cluster.bootstrap_servers) as lines:
+    with LocalCluster() as cluster, ConnectionPool(cluster.bootstrap_servers) as lines:
         before = lines.nodes()
         hang_up(lines)
-        assert lines.nodes(anew=True) == before
+        assert lines.nodes(refresh=True) == before
         cluster.stop()
         with pytest.raises(KafkaError, match="cannot reach"):
-            lines.nodes(anew=True)
+            lines.nodes(refresh=True)
 
 
-def hang_up(lines: Lines) -> None:
+def hang_up(lines: ConnectionPool) -> None:
     """As a broker does."""
     lines.first._socket.shutdown(socket.SHUT_RDWR)
 
@@ -97,7 +99,7 @@ def _server(answer: bytes | None) -> tuple[str, int]:
 def test_a_closed_connection_is_a_network_exception() -> None:
     host, port = _server(None)
     with pytest.raises(KafkaError, match="closed the connection") as caught:
-        Line(host, port, settings={}, timeout_s=5)
+        BrokerConnection(host, port, settings={}, timeout_s=5)
     assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
 
 
@@ -119,14 +121,14 @@ def test_a_broker_that_closes_after_the_tls_handshake_has_refused_it(
     threading.Thread(target=serve, daemon=True).start()
     settings = {"security.protocol": "SSL", "ssl.ca.location": str(authority.certificate)}
     with pytest.raises(KafkaError, match=r"SSL handshake with .* failed") as caught:
-        Line(*listener.getsockname(), settings=settings, timeout_s=5)
+        BrokerConnection(*listener.getsockname(), settings=settings, timeout_s=5)
     assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
 
 
 def test_an_answer_that_is_not_kafkas_is_a_network_exception() -> None:
     host, port = _server(b"HTTP/1.1 400 Bad Request\r\n\r\n")
     with pytest.raises(KafkaError) as caught:
-        Line(host, port, settings={}, timeout_s=5)
+        BrokerConnection(host, port, settings={}, timeout_s=5)
     assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
 
 
@@ -134,7 +136,7 @@ def test_silence_is_a_time_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         host, port = listener.getsockname()
         with pytest.raises(KafkaError, match="did not answer ApiVersions") as caught:
-            Line(host, port, settings={}, timeout_s=0.05)
+            BrokerConnection(host, port, settings={}, timeout_s=0.05)
     assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
 
 
@@ -142,12 +144,12 @@ def test_a_sasl_mechanism_that_is_not_known_is_said_so(bootstrap: str) -> None:
     host, port = parse_servers(bootstrap)[0]
     settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "DIGEST-MD5"}
     with pytest.raises(KafkaError, match="DIGEST-MD5") as caught:
-        Line(host, port, settings=settings, timeout_s=5)
+        BrokerConnection(host, port, settings=settings, timeout_s=5)
     assert caught.value.code is ErrorCode.UNSUPPORTED_SASL_MECHANISM
 
 
 def test_a_version_may_be_bounded_from_above(bootstrap: str) -> None:
-    with Lines(bootstrap) as lines:
+    with ConnectionPool(bootstrap) as lines:
         line = lines.first
         line.send(MetadataRequest(topics=[]), ApiKey.METADATA, version_max=1)
         line.send(MetadataRequest(topics=[]), ApiKey.METADATA)

@@ -1,8 +1,7 @@
-"""Plain blocking connections to brokers, for what librdkafka's admin client can't ask.
+"""A blocking connection to one broker.
 
-A Line speaks to one broker, Lines to those of a cluster. Settings are Kafka's, as a client's
-properties file has them: a Line does TLS and SASL by them (security.py), and proves who it is once
-more before its session ends (KIP-368).
+Settings are Kafka's, as a client's properties file has them. A BrokerConnection does TLS and SASL
+by them (security.py), and authenticates once more before its session ends (KIP-368).
 """
 
 from __future__ import annotations
@@ -13,16 +12,13 @@ import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 
-from ottla.auth.sasl_client import CLIENT_MECHANISMS, SaslLogin
+from ottla.auth.sasl_client import SaslLogin
 from ottla.client.delivery import Setting
 from ottla.client.permissions import denied
 from ottla.client.security import (
     login_of,
-    mechanism_of,
-    protocol_of,
     refused_login,
     uses_tls,
 )
@@ -32,8 +28,6 @@ from ottla.net.sasl_dialogue import sasl_dialogue
 from ottla.wire.apis import APIS, ApiKey
 from ottla.wire.connection import ProtocolError
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.peer import Peer
 from ottla.wire.primitives import Message
 
@@ -60,7 +54,7 @@ class Node:
         return f"{self.host}:{self.port}"
 
 
-class Line:
+class BrokerConnection:
     """One connection to one broker: a request, its response, the next."""
 
     def __init__(
@@ -233,105 +227,6 @@ class Line:
         return self.receive(api_key, response)
 
 
-class Lines:
-    """Connections to the brokers of one cluster, opened when they are needed."""
-
-    def __init__(
-        self,
-        bootstrap_servers: str,
-        *,
-        settings: Mapping[str, Setting] | None = None,
-        timeout_s: float = 30.0,
-    ) -> None:
-        self._bootstrap = parse_servers(bootstrap_servers)
-        self._settings = settings or {}
-        self._timeout_s = timeout_s
-        self._first: Line | None = None
-        self._lines: dict[int, Line] = {}
-        self._nodes: dict[int, Node] = {}
-        self.controller_id = -1
-        self.cluster_id = ""
-
-    def call(
-        self, request: Message, api_key: int, response: type[R], *, node_id: int | None = None
-    ) -> R:
-        """Ask one broker: any that answers, or the one with `node_id`."""
-        line = self.first if node_id is None else self.line(node_id)
-        return line.call(request, api_key, response)
-
-    @property
-    def first(self) -> Line:
-        """The line to the first of the bootstrap servers that answers."""
-        if self._first is None:
-            self._first = self._open_first()
-        return self._first
-
-    def line(self, node_id: int) -> Line:
-        if node_id not in self._lines:
-            node = self.nodes().get(node_id)
-            if node is None:
-                raise KafkaError(
-                    ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not available"
-                )
-            self._lines[node_id] = self._open(node.host, node.port)
-        return self._lines[node_id]
-
-    def nodes(self, *, anew: bool = False) -> dict[int, Node]:
-        """Every live broker, by its id. (Metadata also tells of one that has just gone.)"""
-        if anew or not self._nodes:
-            answer = self._describe()
-            check(answer.error_code, answer.error_message)
-            self._nodes = {
-                each.broker_id: Node(each.broker_id, each.host, each.port, each.rack)
-                for each in answer.brokers
-            }
-            self.controller_id = answer.controller_id
-            self.cluster_id = answer.cluster_id
-        return self._nodes
-
-    def _describe(self) -> DescribeClusterResponse:
-        """Over a new connection if the old one is gone: a broker hangs up on who was idle for long
-        (connections.max.idle.ms), which says nothing of how it is."""
-        request = DescribeClusterRequest()
-        if (old := self._first) is not None:
-            try:
-                return old.call(request, ApiKey.DESCRIBE_CLUSTER, DescribeClusterResponse)
-            except KafkaError as error:
-                if error.code is not ErrorCode.NETWORK_EXCEPTION:
-                    raise
-            old.close()
-            self._first = None
-        return self.call(request, ApiKey.DESCRIBE_CLUSTER, DescribeClusterResponse)
-
-    def close(self) -> None:
-        for line in (*self._lines.values(), *filter(None, [self._first])):
-            line.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _open_first(self) -> Line:
-        failure: KafkaError | None = None
-        for host, port in self._bootstrap:
-            try:
-                return self._open(host, port)
-            except KafkaError as error:
-                failure = error
-        assert failure is not None
-        raise failure
-
-    def _open(self, host: str, port: int) -> Line:
-        return Line(host, port, settings=self._settings, timeout_s=self._timeout_s)
-
-
 def parse_servers(bootstrap_servers: str) -> list[tuple[str, int]]:
     """`host:port,[::1]:port`; KafkaError says which part is not an address."""
     servers = []
@@ -344,60 +239,6 @@ def parse_servers(bootstrap_servers: str) -> list[tuple[str, int]]:
             )
         servers.append((host, int(port)))
     return servers
-
-
-def probe(
-    bootstrap_servers: str,
-    settings: Mapping[str, Setting] | None = None,
-    timeout_s: float = CONNECT_S_MAX,
-) -> None:
-    """Is anybody there, and are we let in? librdkafka would go on trying; a person at a prompt
-    wants to know."""
-    secured = settings and protocol_of(settings) != "PLAINTEXT"
-    if secured and mechanism_of(settings or {}) in CLIENT_MECHANISMS:
-        Lines(bootstrap_servers, settings=settings, timeout_s=timeout_s).first.close()
-        return
-    deadline = time.monotonic() + timeout_s
-    reasons = []
-    for host, port in parse_servers(bootstrap_servers):
-        try:
-            left = max(0.1, deadline - time.monotonic())
-            socket.create_connection((host, port), timeout=left).close()
-            if not secured:
-                _check_plain(host, port, left)
-            return
-        except OSError as error:
-            reasons.append(f"{host}:{port}: {error.strerror or error}")
-    raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "cannot reach " + ", ".join(reasons))
-
-
-def _check_plain(host: str, port: int, timeout_s: float) -> None:
-    """A client without TLS and login at a listener that asks for them: librdkafka would try for
-    half a minute, and then say that the transport failed.
-
-    It counts only the second time: a broker that stops closes its connections, too.
-    """
-    for last in (False, True):
-        line: Line | None = None
-        try:
-            line = Line(host, port, settings={}, timeout_s=timeout_s)
-            line.call(MetadataRequest(topics=[]), ApiKey.METADATA, MetadataResponse)
-            return
-        except KafkaError as error:
-            if error.code != ErrorCode.NETWORK_EXCEPTION:
-                return  # for librdkafka to find out
-            if last:
-                # Without TLS the versions are known before a broker asks for a login.
-                asks = "speak TLS" if line is None else "ask for a login"
-                raise KafkaError(
-                    ErrorCode.NETWORK_EXCEPTION,
-                    f"{host}:{port} closes the connection: it seems to {asks}, and"
-                    " security.protocol is PLAINTEXT",
-                ) from None
-            time.sleep(CLOSED_S)
-        finally:
-            if line is not None:
-                line.close()
 
 
 def check(code: int, message: str | None, api_key: int | None = None, name: str = "") -> None:

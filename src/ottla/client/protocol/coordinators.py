@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import IntEnum
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
-from ottla.client.lines import Lines, check
+from ottla.client.protocol.connection import check
+from ottla.client.protocol.connection_pool import ConnectionPool
+from ottla.client.protocol.retries import patiently
 from ottla.client.session import Session
-from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 BATCHES_SINCE: Final = 4  # KIP-699: many keys in one request
-BACKOFF_S: Final = 0.1
-PASSING: Final = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-    }
-)
-
-T = TypeVar("T")
 
 
 class KeyType(IntEnum):
@@ -34,19 +22,6 @@ class KeyType(IntEnum):
 
     GROUP = 0
     TRANSACTION = 1
-
-
-def patiently(timeout_s: float, attempt: Callable[[], T], *passing: ErrorCode) -> T:
-    """Try until it works, or fails for a reason that time does not heal (`passing` does, too)."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            return attempt()
-        except KafkaError as error:
-            heals = error.code in PASSING or error.code in passing
-            if not heals or time.monotonic() + BACKOFF_S > deadline:
-                raise
-        time.sleep(BACKOFF_S)
 
 
 def coordinators_of(session: Session, kind: KeyType, keys: Iterable[str]) -> dict[str, int]:
@@ -69,12 +44,12 @@ def by_coordinator(session: Session, kind: KeyType, keys: Iterable[str]) -> dict
     return brokers
 
 
-def coordinator_on(lines: Lines, kind: KeyType, key: str) -> int:
+def coordinator_on(lines: ConnectionPool, kind: KeyType, key: str) -> int:
     """Asked once."""
     return _ask(lines, kind, [key])[key]
 
 
-def _ask(lines: Lines, kind: KeyType, keys: list[str]) -> dict[str, int]:
+def _ask(lines: ConnectionPool, kind: KeyType, keys: list[str]) -> dict[str, int]:
     request = FindCoordinatorRequest(key=keys[0], key_type=kind, coordinator_keys=keys)
     answer = lines.call(request, ApiKey.FIND_COORDINATOR, FindCoordinatorResponse)
     if not answer.coordinators:

@@ -1,0 +1,82 @@
+"""Which errors of brokers are worth another try, and what each of them makes doubtful.
+
+One table for everything of ours that speaks to brokers itself. librdkafka has its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from ottla.errors import ErrorCode, KafkaError
+
+BACKOFF_S: Final = 0.1
+
+LOST_CONNECTION: Final = frozenset(
+    {ErrorCode.NETWORK_EXCEPTION, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT}
+)
+"""The connection is of no use any more; the broker may be."""
+UNKNOWN_TOPIC: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""A topic that is new to this broker, is to be created, or was deleted."""
+LEADER_MOVED: Final = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    }
+)
+"""Another broker leads the partition, or will soon."""
+COORDINATOR_MOVED: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""Another broker coordinates the group or transactional id, or will soon."""
+NOT_YET: Final = frozenset(
+    {
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+"""The right broker answered, and nothing that we know is doubtful."""
+MOVED: Final = LEADER_MOVED | COORDINATOR_MOVED
+RETRIABLE: Final = LOST_CONNECTION | MOVED | UNKNOWN_TOPIC | NOT_YET
+COORDINATOR_RETRIABLE: Final = COORDINATOR_MOVED | {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+}
+"""What a request to a coordinator is repeated for on the same connection."""
+
+T = TypeVar("T")
+
+
+def patiently(
+    timeout_s: float,
+    attempt: Callable[[], T],
+    retriable: frozenset[ErrorCode] = COORDINATOR_RETRIABLE,
+) -> T:
+    """Try until it works, or fails for a reason that time does not heal."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return attempt()
+        except KafkaError as error:
+            if error.code not in retriable or time.monotonic() + BACKOFF_S > deadline:
+                raise
+        time.sleep(BACKOFF_S)

@@ -1,0 +1,192 @@
+"""Rules of data contracts: what a schema asks to be done with values on their way in and out.
+
+The registry stores rules, serdes run them: domain rules behind the value and in front of its bytes,
+migration rules where a reader wants another version than the writer had. An executor runs the rules
+of one type; `rule.executors` of a serde has more of them. A rule that nobody can run fails, so that
+nothing is written past it; what happens then is its `onFailure`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ottla.client.serde import SerializationError
+
+log = logging.getLogger("ottla.client")
+
+WRITE, READ, UPGRADE, DOWNGRADE = "WRITE", "READ", "UPGRADE", "DOWNGRADE"
+_BOTH: Final = {"WRITEREAD": (WRITE, READ), "UPDOWN": (UPGRADE, DOWNGRADE)}
+_FIRST: Final = (WRITE, UPGRADE)
+_HERE: Final = (None, "", "ALL", "CLIENT")  # values of enableAt that mean us
+_OPTIONAL: Final = ("CEL", "JSONATA")
+
+
+@dataclass(frozen=True, slots=True)
+class ContractRule:
+    name: str
+    type: str
+    mode: str
+    kind: str = "TRANSFORM"  # or CONDITION
+    expr: str = ""
+    doc: str = ""
+    tags: tuple[str, ...] = ()
+    params: Mapping[str, str] = field(default_factory=dict)
+    on_success: str = ""
+    on_failure: str = ""
+    disabled: bool = False
+
+    def runs_in(self, mode: str) -> bool:
+        return not self.disabled and mode in _BOTH.get(self.mode, (self.mode,))
+
+    def action(self, given: str, mode: str) -> str:
+        """Of `ERROR,NONE` the first is for writing and upgrading."""
+        if self.mode in _BOTH and "," in given:
+            return given.split(",")[0 if mode in _FIRST else 1].strip()
+        return given
+
+
+@dataclass(frozen=True, slots=True)
+class RuleContext:
+    """What executors and actions get to know beside the value."""
+
+    rule: ContractRule
+    mode: str
+    topic: str
+    subject: str
+    is_key: bool
+
+
+RuleExecutor = Callable[[RuleContext, Any], Any]
+"""Given the value as dicts and lists: the new value, or for a CONDITION whether it holds."""
+RuleAction = Callable[[RuleContext, Any, Exception | None], None]
+"""Given the value and why the rule failed; None: it did not."""
+
+
+class RuleFailure(ValueError):
+    """A condition that does not hold, or a rule that can't be run."""
+
+
+class RuleSteps:
+    """The rules that count for one schema, in order, as one function of a value."""
+
+    def __init__(
+        self,
+        rules: Sequence[tuple[str, ContractRule]],
+        *,
+        topic: str,
+        subject: str,
+        is_key: bool,
+        executors: Mapping[str, RuleExecutor | None],
+        actions: Mapping[str, RuleAction],
+    ) -> None:
+        self._contexts = [RuleContext(rule, mode, topic, subject, is_key) for mode, rule in rules]
+        self._executors = {
+            rule.type: _executor(rule.type, executors) for _, rule in rules if rule.type
+        }
+        self._off = {name.upper() for name, executor in executors.items() if executor is None}
+        self._actions = actions
+
+    def __call__(self, value: Any) -> Any:
+        for context in self._contexts:
+            if value is not None and context.rule.type not in self._off:
+                value = self._run(context, value)
+        return value
+
+    def _run(self, context: RuleContext, value: Any) -> Any:
+        rule = context.rule
+        try:
+            executor = self._executors.get(rule.type)
+            if executor is None:
+                raise RuleFailure(f"no executor for rules of type {rule.type or 'null'}")
+            result = executor(context, value)
+            if rule.kind == "CONDITION":
+                if not result:
+                    raise RuleFailure(rule.doc or f"it does not hold: {rule.expr}")
+            else:
+                value = result
+        except SerializationError:
+            raise
+        except Exception as error:
+            self._act(context, rule.action(rule.on_failure, context.mode) or "ERROR", value, error)
+            return value
+        done = "" if value is None else rule.action(rule.on_success, context.mode)
+        self._act(context, done or ("ERROR" if value is None else "NONE"), value, None)
+        return value
+
+    def _act(self, context: RuleContext, name: str, value: Any, error: Exception | None) -> None:
+        if name == "NONE":
+            return
+        words = f"rule {context.rule.name} ({context.mode}): {error or 'it gives no value'}"
+        action = self._actions.get(name)
+        if action is None:
+            if name != "ERROR":
+                words += f"; there is no action {name}: set rule.actions"
+            raise SerializationError(words) from error
+        try:
+            action(context, value, error)
+        except SerializationError:
+            raise
+        except Exception as failure:
+            log.warning("Action %s of rule %s failed: %s", name, context.rule.name, failure)
+
+
+def domain_rules(rule_set: Mapping[str, Any] | None, mode: str) -> list[tuple[str, ContractRule]]:
+    """Those for writing in their order, those for reading in the reverse one."""
+    if _active(rule_set, "encodingRules", mode):
+        raise SerializationError("the schema has encoding rules, which Ottla's serdes do not run")
+    found = _active(rule_set, "domainRules", mode)
+    return found if mode == WRITE else found[::-1]
+
+
+def refuse_rules(rule_set: Mapping[str, Any] | None, mode: str) -> None:
+    """For those who run none: a schema with rules must not be written, or read, past them."""
+    names = ", ".join(rule.name for _, rule in domain_rules(rule_set, mode))
+    if names:
+        raise SerializationError(
+            f"the schema has rules for {mode} ({names}), which only serdes run: use one of them,"
+            " or disable the rules"
+        )
+
+
+def migration_rules(
+    rule_set: Mapping[str, Any] | None, mode: str
+) -> list[tuple[str, ContractRule]]:
+    found = _active(rule_set, "migrationRules", mode)
+    return found if mode == UPGRADE else found[::-1]
+
+
+def _active(
+    rule_set: Mapping[str, Any] | None, group: str, mode: str
+) -> list[tuple[str, ContractRule]]:
+    if not rule_set or rule_set.get("enableAt") not in _HERE:
+        return []
+    rules = [_rule(given) for given in rule_set.get(group) or ()]
+    return [(mode, rule) for rule in rules if rule.runs_in(mode)]
+
+
+def _rule(given: Mapping[str, Any]) -> ContractRule:
+    return ContractRule(
+        name=given.get("name") or "",
+        type=(given.get("type") or "").upper(),
+        mode=given.get("mode") or "",
+        kind=given.get("kind") or "TRANSFORM",
+        expr=given.get("expr") or "",
+        doc=given.get("doc") or "",
+        tags=tuple(given.get("tags") or ()),
+        params=given.get("params") or {},
+        on_success=given.get("onSuccess") or "",
+        on_failure=given.get("onFailure") or "",
+        disabled=bool(given.get("disabled")),
+    )
+
+
+def _executor(kind: str, given: Mapping[str, RuleExecutor | None]) -> RuleExecutor | None:
+    found = {name.upper(): executor for name, executor in given.items()}
+    if kind in found or kind not in _OPTIONAL:
+        return found.get(kind)
+    from ottla.client.serdes.expression_rules import executor_of
+
+    return executor_of(kind)

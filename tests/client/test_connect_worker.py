@@ -1,0 +1,105 @@
+"""Where a worker is, as people write it, and what of its answers is waited out."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from ottla.client import connect_worker as client
+from ottla.client.connect_worker import InvalidUrl, Login, Refused, Rest, Unreachable, address
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port", "path"),
+    [
+        ("http://localhost:8083", "localhost", 8083, ""),
+        ("http://localhost:8083/", "localhost", 8083, ""),
+        ("https://connect.example/api/", "connect.example", None, "/api"),
+        ("localhost", "localhost", 8083, ""),
+        ("localhost:8084", "localhost", 8084, ""),
+        ("http://[::1]:8083", "::1", 8083, ""),
+    ],
+)
+def test_a_url_is_read(url: str, host: str, port: int | None, path: str) -> None:
+    parts = address(url)
+    assert (parts.hostname, parts.port, parts.path) == (host, port, path)
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "http://", "", "http://me:secret@host:8083"])
+def test_what_is_no_url_of_a_worker_is_refused_without_its_secrets(url: str) -> None:
+    with pytest.raises(InvalidUrl, match="expected something like http://") as error:
+        Rest(url)
+    assert "secret" not in str(error.value)
+
+
+def test_nobody_there_is_told_with_the_place() -> None:
+    with pytest.raises(Unreachable, match=r"at http://127\.0\.0\.1:1: Connection refused\."):
+        Rest("http://127.0.0.1:1").get("connectors")
+    assert Refused(404, "no").status == 404
+
+
+def test_a_login_is_basic_authentication() -> None:
+    assert Login("Aladdin", "open sesame").header == "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="
+
+
+@contextmanager
+def worker(*answers: tuple[int, str]) -> Iterator[str]:
+    """A worker that says these one after the other, and then `[]` for good."""
+    left = list(answers)
+
+    class Told(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, message = left.pop(0) if left else (200, "")
+            body = {"error_code": status, "message": message} if message else []
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(json.dumps(body).encode())
+
+        def log_message(self, *words: object) -> None:
+            """Nobody reads it."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Told) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+REBALANCES = (
+    "Cannot complete request momentarily due to no known leader URL, likely because a rebalance"
+    " was underway.",
+    "Request cannot be completed because a rebalance is expected",
+    "Cannot complete request because of a conflicting operation (e.g. worker rebalance)",
+)
+
+
+def test_rebalances_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "RETRY_S", 0.01)
+    with worker(*((409, each) for each in REBALANCES)) as url:
+        assert Rest(url).get("connectors") == []
+
+
+def test_a_rebalance_without_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "RETRY_S", 0.01)
+    monkeypatch.setattr(client, "REBALANCE_S_MAX", 0.05)
+    with (
+        worker(*[(409, REBALANCES[1])] * 100) as url,
+        pytest.raises(Refused, match="a rebalance is expected"),
+    ):
+        Rest(url).get("connectors")
+
+
+def test_other_conflicts_are_told_at_once() -> None:
+    with (
+        worker((409, "Connector rebalance already exists")) as url,
+        pytest.raises(Refused, match="already exists"),
+    ):
+        Rest(url).get("connectors")
