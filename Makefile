@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SPARK := $(VENV)/.spark
+SPARK_TESTS := $(addprefix tests/,spark rows engine queries sql streams connect)
 COMPILED := .cache/compiled
 LIBRDKAFKA_SUITE := tests/compat/test_librdkafka_own_suite.py
 # Real clients wait more than they work: PROCESSES=4 runs files of tests side by side, each process
@@ -40,7 +41,7 @@ $(READY): pyproject.toml
 
 # Everything that `make run` can do without: Spark is half a gigabyte.
 $(SPARK): $(READY)
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --compile-bytecode --editable '.[spark,registry]'
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --compile-bytecode --editable '.[spark,registry,rules]'
 	@touch $@
 
 run: $(READY)
@@ -76,7 +77,7 @@ demo: $(SPARK)
 # What starts Spark: in one process, so that it is started once. Connectors have a PostgreSQL.
 spark: $(SPARK)
 	./tools/setup_test_clients.sh --packages
-	$(BIN)/pytest -q tests/spark tests/testing -m "(spark or postgres) and not delivery"
+	$(BIN)/pytest -q $(SPARK_TESTS) tests/testing -m "(spark or postgres) and not delivery"
 
 # Clients and the broker are killed at random.
 delivery: $(SPARK)
@@ -111,7 +112,7 @@ $(COMPILED)/.ready: $(READY) setup.py $(shell find src -name '*.py')
 	test -x $(COMPILED)/bin/python || $(PYTHON) -m venv $(COMPILED)
 	$(BIN)/uv pip install --quiet --python $(COMPILED)/bin/python 'setuptools>=77' mypy numpy pyarrow --group dev
 	OTTLA_COMPILE=1 $(BIN)/uv pip install --quiet --python $(COMPILED)/bin/python \
-		--no-build-isolation --compile-bytecode --reinstall-package ottla '.[spark,registry]'
+		--no-build-isolation --compile-bytecode --reinstall-package ottla '.[spark,registry,rules]'
 	@touch $@
 
 compile: $(COMPILED)/.ready
@@ -119,7 +120,7 @@ compile: $(COMPILED)/.ready
 # The tests of what is compiled (setup.py), on the compiled build: what mypyc makes of the source must
 # behave as the source. Of the broker those that Produce and Fetch pass through in every version.
 COMPILED_TESTS := tests/net tests/records tests/storage tests/replica tests/wire/test_connection.py \
-	tests/spark/test_columns.py tests/spark/formats/test_avro_columns.py $(addprefix tests/broker/test_,data_path_*.py sessions.py \
+	tests/spark/test_columns.py tests/rows/formats/test_avro_columns.py $(addprefix tests/broker/test_,data_path_*.py sessions.py \
 	exactly_once.py transactional_produce.py replication*.py metrics_*.py share_fetching.py quotas.py \
 	security.py)
 
@@ -133,7 +134,7 @@ chaos: $(SPARK)
 	./tools/setup_test_clients.sh --maven
 	OTTLA_MUTANTS=1 $(BIN)/pytest -q tests/delivery/test_delivery_mutants.py \
 		tests/chaos/test_chaos_mutants.py
-	$(BIN)/pytest -q -s tests/delivery tests/spark -m long
+	$(BIN)/pytest -q -s tests/delivery $(SPARK_TESTS) -m long
 	$(BIN)/python tests/simulation/simulate.py --minutes 2
 	$(BIN)/python tests/chaos/storms.py --minutes $(or $(minutes),10) $(ARGS)
 	$(BIN)/python tests/chaos/storms.py --minutes $(or $(minutes),10) --secured $(ARGS)

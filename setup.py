@@ -52,9 +52,9 @@ HOT = [
     "broker/metrics/meters",
     "broker/metrics/requests",
     "spark/columns",
-    "spark/formats/avro/readers",
-    "spark/formats/avro/skips",
-    "spark/formats/avro/writers",
+    "rows/formats/avro/readers",
+    "rows/formats/avro/skips",
+    "rows/formats/avro/writers",
 ]
 
 

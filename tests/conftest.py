@@ -7,13 +7,19 @@ that at the end no process waits for another.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Tests read the supplement of Kafka's messages, which the generator has.
 sys.path.append(str(Path(__file__).parents[1] / "tools"))
@@ -45,6 +51,10 @@ LONG = (
 )
 FIRST = {name: place for place, name in enumerate(LONG)}
 
+LOGGERS = ("ottla", "ottla.client", "hypercorn", "py4j", "pyspark")
+SPARK_TEST_S_MAX = 300
+"""The first test waits for the JVM, and a busy machine for everything."""
+
 
 def pytest_configure() -> None:
     # A shell without job control starts background jobs with SIGINT ignored, and every process that
@@ -63,3 +73,30 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):  # one of several processes
         items.sort(key=lambda item: FIRST.get(item.path.name, len(FIRST)))
+    for item in items:
+        if item.get_closest_marker("spark") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SPARK_TEST_S_MAX))
+
+
+@pytest.fixture(autouse=True)
+def loggers_as_they_were() -> Iterator[None]:
+    """The shell and the server turn logging their way; other tests of this process listen, too."""
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    before = [(each.level, each.propagate, list(each.handlers)) for each in loggers]
+    yield
+    for each, (level, propagate, handlers) in zip(loggers, before, strict=True):
+        for handler in set(each.handlers).difference(handlers):
+            handler.close()
+        each.setLevel(level)
+        each.propagate, each.handlers = propagate, handlers
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    from ottla.spark import archive, session
+
+    # A test run leaves nothing behind that works on.
+    os.environ[archive.SWITCH] = "off"
+    started = session.start(master="local[2]", app_name="tests")
+    yield started
+    started.stop()

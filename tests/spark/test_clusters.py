@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from spark_daemons import PATIENCE_S, SHORT_LIVED, connect_server, spark_cluster
 
 from ottla.testing import LocalCluster
+from spark_daemons import PATIENCE_S, SHORT_LIVED, connect_server, spark_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(500)]
 SPARK_SETTINGS = {
@@ -38,7 +38,7 @@ Place = tuple[str, str]
 
 # Counts by key; every count is written.
 STREAM_JOB = """
-from ottla.spark.streams import String, Topology
+from ottla.streams import String, Topology
 
 config = {"statestore.cache.max.bytes": 0}
 topology = Topology(key=String(), value=String())
@@ -208,10 +208,11 @@ def test_sql_filters_counts_and_joins(place: Place, broker: LocalCluster, tmp_pa
         becomes("MANY", {"b": {"QTY": 2}, "c": {"QTY": 3}})
         becomes("SOLD", {"pen": {"TOTAL": 4}, "ink": {"TOTAL": 2}})
         becomes("PRICED", {"pen": {"ID": "c", "COST": 6}, "ink": {"ID": "b", "COST": 10}})
-    operators = list((tmp_path / "state").glob("**/checkpoint/state/0"))
-    assert len(operators) == 2, operators  # of the aggregate and of the join
-    for each in operators:  # as many as the topics have partitions, not Spark's 200
-        assert {child.name for child in each.iterdir() if child.name.isdigit()} <= {"0", "1"}
+    (aggregate,) = (tmp_path / "state").glob("**/checkpoint/state/0")
+    # As many as the topics have partitions, not Spark's 200.
+    assert {child.name for child in aggregate.iterdir() if child.name.isdigit()} <= {"0", "1"}
+    (join,) = (tmp_path / "state").glob("**/tasks/*/tasks/*")
+    assert {child.name for child in join.iterdir()} <= {"0", "1"}
 
 
 def await_last(

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ottla.client.protocol.fetching import Fetched, Range
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import build_batch, read_header, write_batch
 from ottla.records.record import Record, read_records, write_records
 from ottla.spark.arrays import Columns
 from ottla.spark.columns import Spans, locate, wrapped
-from ottla.spark.fetching import Fetched
-from ottla.spark.offsets import Range
 from ottla.spark.reading import decode
 
 I64 = st.integers(-(1 << 63), (1 << 63) - 1)

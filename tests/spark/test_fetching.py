@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from ottla.client.lines import Line
+from ottla.client.protocol import fetching
+from ottla.client.protocol.cluster_client import ClusterClient
+from ottla.client.protocol.connection import BrokerConnection
+from ottla.client.protocol.fetching import DataLost, Range
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import Origin, check_batches
-from ottla.spark import fetching
-from ottla.spark.brokers import Brokers
-from ottla.spark.fetching import DataLost
-from ottla.spark.offsets import Range
 from ottla.spark.options import ReadOptions
 from ottla.spark.reading import let_go, read
 from ottla.testing import LocalCluster
@@ -160,16 +159,16 @@ def test_a_moved_leader_is_looked_for(
 ) -> None:
     cluster.create_topic("moved")
     fill(cluster, "moved", numbers(10))
-    receive, told = Line.receive, []
+    receive, told = BrokerConnection.receive, []
 
-    def once_wrong(line: Line, api_key: int, response: Any) -> Any:
+    def once_wrong(line: BrokerConnection, api_key: int, response: Any) -> Any:
         answer = receive(line, api_key, response)
         if api_key == 1 and not told:
             answer.responses[0].partitions[0].error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             told.append(api_key)
         return answer
 
-    monkeypatch.setattr(Line, "receive", once_wrong)
+    monkeypatch.setattr(BrokerConnection, "receive", once_wrong)
     assert values(cluster, Range("moved", 0, 0, 10)) == numbers(10)
     assert told == [1]
 
@@ -180,9 +179,9 @@ def test_a_gap_at_the_end_of_a_partition_is_no_loss(
     """Compaction may take a partition's last records: the broker then has nothing to send."""
     cluster.create_topic("gap")
     fill(cluster, "gap", numbers(10), **{"batch.num.messages": 5, "linger.ms": 200})
-    receive = Line.receive
+    receive = BrokerConnection.receive
 
-    def without_the_end(line: Line, api_key: int, response: Any) -> Any:
+    def without_the_end(line: BrokerConnection, api_key: int, response: Any) -> Any:
         answer = receive(line, api_key, response)
         if api_key == 1:
             part = answer.responses[0].partitions[0]
@@ -194,7 +193,7 @@ def test_a_gap_at_the_end_of_a_partition_is_no_loss(
             )
         return answer
 
-    monkeypatch.setattr(Line, "receive", without_the_end)
+    monkeypatch.setattr(BrokerConnection, "receive", without_the_end)
     for committed in (False, True):
         found = values(cluster, Range("gap", 0, 0, 10), read_committed=committed)
         assert 0 < len(found) <= 5  # the first batch, however many records it was given
@@ -208,16 +207,16 @@ def test_an_answer_that_a_quota_has_emptied_is_asked_for_again(
 ) -> None:
     cluster.create_topic("quota")
     fill(cluster, "quota", numbers(3))
-    receive, told = Line.receive, []
+    receive, told = BrokerConnection.receive, []
 
-    def once_nothing(line: Line, api_key: int, response: Any) -> Any:
+    def once_nothing(line: BrokerConnection, api_key: int, response: Any) -> Any:
         answer = receive(line, api_key, response)
         if api_key == 1 and not told:
             told.append(api_key)
             answer.responses = []
         return answer
 
-    monkeypatch.setattr(Line, "receive", once_nothing)
+    monkeypatch.setattr(BrokerConnection, "receive", once_nothing)
     assert values(cluster, Range("quota", 0, 0, 3)) == numbers(3)
     assert told == [1]
 
@@ -237,6 +236,6 @@ def _with_a_wrong_byte(part: Any) -> bytes:
 
 
 def test_a_wrong_address_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    brokers = Brokers("127.0.0.1:1", {}, patience_s=0.1)
+    brokers = ClusterClient("127.0.0.1:1", {}, patience_s=0.1)
     with pytest.raises(KafkaError, match=r"cannot reach 127\.0\.0\.1:1"):
         brokers.topics(["t"])

@@ -119,19 +119,19 @@ def test_a_jvm_that_was_started_ahead_is_taken_by_who_wants_the_same(
 @pytest.mark.parametrize(
     ("options", "made"), [((), True), (session.FIRST_COMPILER, True), (("-Xint",), False)]
 )
-def test_an_archive_is_made_behind_jvms_of_our_own_options(
+def test_an_archive_is_made_beside_jvms_of_our_own_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], made: bool
 ) -> None:
     program = tmp_path / "java"
     program.write_text("#!/bin/sh\nexec cat >/dev/null\n")
     program.chmod(0o755)
-    behind: list[object] = []
-    monkeypatch.setattr(session.atexit, "register", behind.append)
+    begun: list[bool] = []
+    monkeypatch.setattr(archive, "make_beside_us", lambda: begun.append(True))
     monkeypatch.setattr(archive, "is_missing", lambda java: True)
     monkeypatch.setenv(planners.SWITCH, "off")
     settings = session._wanted("local[2]", "a name", session.HEAP)
     session._launched(settings, None, Java(program, "17"), options).end()
-    assert (archive.make_behind_us in behind) == made
+    assert bool(begun) == made
 
 
 def test_the_log_is_silent_on_the_terminal_and_whole_in_a_file() -> None:

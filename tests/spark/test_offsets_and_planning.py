@@ -7,10 +7,10 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.client.protocol.fetching import Range
 from ottla.client.record import TopicPartition
 from ottla.spark.offsets import (
     Offsets,
-    Range,
     clock_of,
     from_json,
     limited,

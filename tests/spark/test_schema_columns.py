@@ -16,12 +16,12 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from ottla.client.schema_registry import SchemaRegistry
+from ottla.rows.inference import columns_of
+from ottla.rows.schema_properties import FULL_NAME, SCHEMA_ID, SUBJECT
+from ottla.rows.types import Kind, SqlType
 from ottla.spark import schemas
 from ottla.spark.schema_types import column_type
 from ottla.spark.schemas import ColumnPlan, read_column, write_column
-from ottla.spark.sql.inference import columns_of
-from ottla.spark.sql.schema_properties import FULL_NAME, SCHEMA_ID, SUBJECT
-from ottla.spark.sql.types import Kind, SqlType
 from ottla.testing import LocalCluster
 
 if TYPE_CHECKING:

@@ -104,9 +104,9 @@ def test_a_failure_names_the_user_and_never_the_password(
 
 
 def test_sql_runs_a_query(spark: SparkSession, cluster: LocalCluster, tmp_path: Path) -> None:
-    from ottla.spark.sql.engine.engine import Engine
-    from ottla.spark.sql.engine.workers import Workers
-    from ottla.spark.sql.settings import Settings
+    from ottla.sql.engine.engine import Engine
+    from ottla.sql.run.workers import Workers
+    from ottla.sql.settings import Settings
 
     given = {f"ksql.streams.{name}": value for name, value in kafka_settings(cluster).items()}
     settings = Settings(
@@ -135,8 +135,8 @@ def test_sql_runs_a_query(spark: SparkSession, cluster: LocalCluster, tmp_path: 
 def test_streams_run_an_application(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    from ottla.spark.streams import String, Topology
-    from ottla.spark.streams.run.application import Application
+    from ottla.streams import String, Topology
+    from ottla.streams.run.application import Application
 
     topology = Topology(key=String(), value=String())
     topology.stream("words").map_values(str.upper).to("shouted")
@@ -163,7 +163,7 @@ def test_streams_run_an_application(
 def test_connect_runs_a_connector(
     spark: SparkSession, cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    from ottla.spark.connect.worker import ConnectWorker
+    from ottla.connect.run.connect_worker import ConnectWorker
 
     lines = tmp_path / "lines.txt"
     lines.write_text("one\ntwo\n")

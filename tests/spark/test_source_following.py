@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from ottla.client import TopicPartition
+from ottla.client.protocol.cluster_client import ClusterClient
+from ottla.client.protocol.fetching import DataLost, Range
 from ottla.errors import KafkaError
 from ottla.spark import following
-from ottla.spark.brokers import Brokers
-from ottla.spark.fetching import DataLost
 from ottla.spark.following import Following, batch_ranges
 from ottla.spark.limits import OptionError
-from ottla.spark.offsets import Offsets, Range, ranges_between
+from ottla.spark.offsets import Offsets, ranges_between
 from ottla.spark.options import read_options
 from ottla.testing import LocalCluster
 
@@ -29,8 +29,8 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def brokers(cluster: LocalCluster) -> Iterator[Brokers]:
-    brokers = Brokers(cluster.bootstrap_servers, {}, patience_s=5)
+def brokers(cluster: LocalCluster) -> Iterator[ClusterClient]:
+    brokers = ClusterClient(cluster.bootstrap_servers, {}, patience_s=5)
     yield brokers
     brokers.close()
 
@@ -50,7 +50,7 @@ class Clock:
 
 
 def follow(
-    cluster: LocalCluster, brokers: Brokers, *, clock: Any = None, **given: str
+    cluster: LocalCluster, brokers: ClusterClient, *, clock: Any = None, **given: str
 ) -> Following:
     options = read_options(
         {"kafka.bootstrap.servers": cluster.bootstrap_servers, **given}, streaming=True
@@ -74,7 +74,7 @@ def delete(cluster: LocalCluster, topic: str) -> None:
 
 
 def test_a_query_begins_where_it_is_told_and_goes_to_the_end(
-    cluster: LocalCluster, brokers: Brokers
+    cluster: LocalCluster, brokers: ClusterClient
 ) -> None:
     cluster.create_topic("plain", 2)
     fill(cluster, "plain", 5)
@@ -90,7 +90,7 @@ def test_a_query_begins_where_it_is_told_and_goes_to_the_end(
     assert query.begin() == places("plain", 2, 3)
 
 
-def test_a_query_begins_at_a_time(cluster: LocalCluster, brokers: Brokers) -> None:
+def test_a_query_begins_at_a_time(cluster: LocalCluster, brokers: ClusterClient) -> None:
     cluster.create_topic("timed", 1)
     for at in (1000, 2000, 3000):
         fill(cluster, "timed", 1, timestamp_ms=at)
@@ -103,7 +103,7 @@ def test_a_query_begins_at_a_time(cluster: LocalCluster, brokers: Brokers) -> No
     assert query.begin() == places("timed", 3)
 
 
-def test_a_topic_that_is_not_there_is_named(cluster: LocalCluster, brokers: Brokers) -> None:
+def test_a_topic_that_is_not_there_is_named(cluster: LocalCluster, brokers: ClusterClient) -> None:
     with pytest.raises(KafkaError, match=r"no-such: no such topic.*Create it first"):
         follow(cluster, brokers, subscribe="no-such").begin()
     cluster.create_topic("one-partition")
@@ -111,7 +111,7 @@ def test_a_topic_that_is_not_there_is_named(cluster: LocalCluster, brokers: Brok
         follow(cluster, brokers, assign='{"one-partition":[0,3]}').begin()
 
 
-def test_a_batch_has_a_limit(cluster: LocalCluster, brokers: Brokers) -> None:
+def test_a_batch_has_a_limit(cluster: LocalCluster, brokers: ClusterClient) -> None:
     cluster.create_topic("limited", 2)
     fill(cluster, "limited", 90)
     fill(cluster, "limited", 10, 1)
@@ -120,7 +120,9 @@ def test_a_batch_has_a_limit(cluster: LocalCluster, brokers: Brokers) -> None:
     assert query.latest(places("limited", 0, 0), limit=False) == places("limited", 90, 10)
 
 
-def test_a_batch_waits_for_enough_but_not_for_ever(cluster: LocalCluster, brokers: Brokers) -> None:
+def test_a_batch_waits_for_enough_but_not_for_ever(
+    cluster: LocalCluster, brokers: ClusterClient
+) -> None:
     cluster.create_topic("enough")
     clock = Clock()
     query = follow(
@@ -140,7 +142,7 @@ def test_a_batch_waits_for_enough_but_not_for_ever(cluster: LocalCluster, broker
 
 
 def test_the_first_record_after_a_quiet_time_does_not_wait(
-    cluster: LocalCluster, brokers: Brokers
+    cluster: LocalCluster, brokers: ClusterClient
 ) -> None:
     """A look that finds nothing is no batch, however often Spark looks."""
     cluster.create_topic("quiet")
@@ -161,7 +163,7 @@ def test_the_first_record_after_a_quiet_time_does_not_wait(
 
 
 def test_new_partitions_begin_in_one_batch_and_are_read_in_the_next(
-    cluster: LocalCluster, brokers: Brokers
+    cluster: LocalCluster, brokers: ClusterClient
 ) -> None:
     cluster.create_topic("growing")
     fill(cluster, "growing", 2)
@@ -176,7 +178,7 @@ def test_new_partitions_begin_in_one_batch_and_are_read_in_the_next(
     assert ranges_between(second, query.latest(second)) == [Range("growing", 1, 0, 4)]
 
 
-def test_new_topics_of_a_pattern_are_seen(cluster: LocalCluster, brokers: Brokers) -> None:
+def test_new_topics_of_a_pattern_are_seen(cluster: LocalCluster, brokers: ClusterClient) -> None:
     query = follow(cluster, brokers, subscribePattern="seen-.*", startingOffsets="earliest")
     start = query.begin()
     assert start == {}
@@ -191,7 +193,9 @@ def test_new_topics_of_a_pattern_are_seen(cluster: LocalCluster, brokers: Broker
     }
 
 
-def test_available_now_stops_at_what_was_there(cluster: LocalCluster, brokers: Brokers) -> None:
+def test_available_now_stops_at_what_was_there(
+    cluster: LocalCluster, brokers: ClusterClient
+) -> None:
     cluster.create_topic("now", 1)
     fill(cluster, "now", 7)
     query = follow(
@@ -210,7 +214,7 @@ def test_available_now_stops_at_what_was_there(cluster: LocalCluster, brokers: B
 
 
 def test_a_deleted_topic_fails_the_query_or_is_left_out(
-    cluster: LocalCluster, brokers: Brokers, caplog: pytest.LogCaptureFixture
+    cluster: LocalCluster, brokers: ClusterClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.create_topic("goes-a")
     cluster.create_topic("goes-b")
@@ -227,11 +231,11 @@ def test_a_deleted_topic_fails_the_query_or_is_left_out(
 
 
 def test_what_happens_between_two_looks_is_told_as_well(
-    cluster: LocalCluster, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+    cluster: LocalCluster, brokers: ClusterClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Topics are looked at once a second: most are deleted in between."""
     monkeypatch.setattr(following, "METADATA_S_MAX", 1e6)
-    monkeypatch.setattr("ottla.spark.cluster.GONE_S", 0.2)
+    monkeypatch.setattr("ottla.client.protocol.cluster_client.GONE_S", 0.2)
     for name in ("between-a", "between-b", "between-c"):
         cluster.create_topic(name)
         fill(cluster, name, 3)
@@ -254,7 +258,7 @@ def test_what_happens_between_two_looks_is_told_as_well(
 
 
 def test_a_topic_that_a_broker_does_not_know_for_a_moment_is_not_gone(
-    cluster: LocalCluster, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+    cluster: LocalCluster, brokers: ClusterClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.create_topic("for-a-moment")
     query = follow(cluster, brokers, subscribe="for-a-moment")
@@ -271,7 +275,7 @@ def test_a_topic_that_a_broker_does_not_know_for_a_moment_is_not_gone(
 
 
 def test_available_now_from_latest_has_nothing_to_read(
-    cluster: LocalCluster, brokers: Brokers
+    cluster: LocalCluster, brokers: ClusterClient
 ) -> None:
     """Spark asks for the end first, and then where to begin: records may come in between."""
     cluster.create_topic("now-latest")
@@ -287,7 +291,7 @@ def test_available_now_from_latest_has_nothing_to_read(
 
 
 def test_a_topic_made_anew_is_read_from_its_beginning(
-    cluster: LocalCluster, brokers: Brokers
+    cluster: LocalCluster, brokers: ClusterClient
 ) -> None:
     """Its id tells, even if it has more records by now than the old one had."""
     cluster.create_topic("anew")
@@ -308,7 +312,7 @@ def test_a_topic_made_anew_is_read_from_its_beginning(
 
 
 def test_after_a_restart_an_end_before_the_start_tells(
-    cluster: LocalCluster, brokers: Brokers
+    cluster: LocalCluster, brokers: ClusterClient
 ) -> None:
     cluster.create_topic("restarted")
     fill(cluster, "restarted", 2)
@@ -318,7 +322,9 @@ def test_after_a_restart_an_end_before_the_start_tells(
     assert lax.latest(again) == places("restarted", 2)
 
 
-def test_a_batch_query_reads_between_its_limits(cluster: LocalCluster, brokers: Brokers) -> None:
+def test_a_batch_query_reads_between_its_limits(
+    cluster: LocalCluster, brokers: ClusterClient
+) -> None:
     cluster.create_topic("between", 2)
     fill(cluster, "between", 9)
 
@@ -340,7 +346,7 @@ def test_a_batch_query_reads_between_its_limits(cluster: LocalCluster, brokers: 
 
 
 def test_open_transactions_end_what_a_committed_reader_sees(
-    cluster: LocalCluster, brokers: Brokers
+    cluster: LocalCluster, brokers: ClusterClient
 ) -> None:
     cluster.create_topic("open")
     with cluster.producer(delivery="exactly_once", transactional_id="following") as producer:
@@ -361,7 +367,7 @@ def test_open_transactions_end_what_a_committed_reader_sees(
 )
 def test_who_has_nothing_to_read_waits_for_the_first_record(
     cluster: LocalCluster,
-    brokers: Brokers,
+    brokers: ClusterClient,
     monkeypatch: pytest.MonkeyPatch,
     given: dict[str, str],
     limit: str,
@@ -386,7 +392,7 @@ def test_who_has_nothing_to_read_waits_for_the_first_record(
 def test_a_broker_that_restarts_is_waited_for() -> None:
     with LocalCluster() as own:
         own.create_topic("back")
-        brokers = Brokers(own.bootstrap_servers, {}, patience_s=20)
+        brokers = ClusterClient(own.bootstrap_servers, {}, patience_s=20)
         query = follow(own, brokers, subscribe="back")
         start = query.begin()
         assert query.latest(start) == start

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.client import TopicPartition
-from ottla.spark.sql.schema import Column, Format, Layout, Role, Schema
-from ottla.spark.sql.types import INTEGER, STRING
+from ottla.rows.schema import Column, Format, Layout, Role, Schema
+from ottla.rows.types import INTEGER, STRING
 from ottla.testing import LocalCluster
 
 if TYPE_CHECKING:

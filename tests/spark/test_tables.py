@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from ottla.spark.formats import Encoder, arrow_schema
-from ottla.spark.formats.decoder import BadRecord
-from ottla.spark.sql import types as t
-from ottla.spark.sql.definitions import HEADERS_TYPE
-from ottla.spark.sql.errors import SqlError
-from ottla.spark.sql.schema import Column, Format, Layout, Role, Schema, Windowed, WindowKind
+from ottla.rows import types as t
+from ottla.rows.errors import SqlError
+from ottla.rows.formats import Encoder, arrow_schema
+from ottla.rows.formats.decoder import BadRecord
+from ottla.rows.schema import Column, Format, Layout, Role, Schema, Windowed, WindowKind
 from ottla.spark.table_store import Bounds
 from ottla.spark.tables import Table, Tables, TableState
+from ottla.sql.definitions import HEADERS_TYPE
 from ottla.testing import LocalCluster
 
 LAYOUT = Layout(

@@ -21,7 +21,6 @@ from pyspark.sql.datasource import (
     InputPartition,
     WriterCommitMessage,
 )
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,32 +96,6 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """It is all gone."""
 
 
-class Counts(StatefulProcessor):
-    """Something is kept of each kind that we keep."""
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._value = handle.getValueState("value", "value binary")
-        self._map = handle.getMapState("map", "page bigint", "data binary")
-
-    def handleInputRows(  # noqa: N802
-        self,
-        key: Any,
-        rows: Any,
-        timerValues: Any,  # noqa: N803
-    ) -> Iterator[Any]:
-        from pyspark.sql import Row
-
-        count = sum(1 for _ in rows)
-        self._value.get()
-        self._value.update((b"%d" % count,))
-        self._map.updateValue((count,), (b"data",))
-        list(self._map.iterator())
-        yield Row(rows=b"%d" % count)
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
 def few_rows() -> Iterator[Any]:
     cells = pa.array([b"row"] * ROWS, pa.binary())
     yield pa.RecordBatch.from_pydict({"task": pa.array(range(ROWS), pa.int32()), "rows": cells})
@@ -149,9 +122,6 @@ def exercise(spark: SparkSession) -> None:
     with tempfile.TemporaryDirectory(prefix="ottla-exercise-") as folder:
         _run(_stream(other), Path(folder, "plain"))
         _run(_stream(other).repartition(2, "task").mapInArrow(few, SCHEMA), Path(folder, "tasks"))
-        tasks = _stream(other).groupBy("task")
-        kept = tasks.transformWithState(Counts(), "rows binary", "Append", "None")
-        _run(kept, Path(folder, "state"))
         _count(spark, Path(folder, "count"))
 
 

@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
+from ottla.client.protocol.cluster_client import ClusterClient, Topic
+from ottla.client.protocol.fetching import DataLost, Range
+from ottla.client.protocol.retries import UNKNOWN_TOPIC
 from ottla.client.record import TopicPartition
 from ottla.errors import ErrorCode, KafkaError
-from ottla.spark.brokers import Brokers
-from ottla.spark.cluster import GONE, Topic
-from ottla.spark.fetching import DataLost
 from ottla.spark.limits import EARLIEST, LATEST, listed
-from ottla.spark.offsets import Offsets, Range, limited
+from ottla.spark.offsets import Offsets, limited
 from ottla.spark.options import ReadOptions
 
 log = logging.getLogger("ottla.spark")
@@ -32,7 +32,7 @@ class Following:
     def __init__(
         self,
         options: ReadOptions,
-        brokers: Brokers,
+        brokers: ClusterClient,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -87,7 +87,7 @@ class Following:
             return start
         reached = {**ends, **begins}
         if limit and self._options.records_max is not None:
-            reached = limited(start, reached, self._options.records_max)
+            reached = limited(start, reached, self._options.records_max, self._options.first_topics)
         self._remember()
         return reached
 
@@ -99,7 +99,7 @@ class Following:
                 partitions = self._partitions(start)
                 ends = self._ends(start, partitions)
             except KafkaError as error:
-                if last_try or error.code not in GONE:
+                if last_try or error.code not in UNKNOWN_TOPIC:
                     raise
             else:
                 if last_try or not any(start.get(each, 0) > ends[each] for each in ends):
@@ -194,7 +194,7 @@ class Following:
         return _offsets(self._find(dict.fromkeys(partitions, when)))
 
 
-def batch_ranges(options: ReadOptions, brokers: Brokers) -> list[Range]:
+def batch_ranges(options: ReadOptions, brokers: ClusterClient) -> list[Range]:
     """What a batch query reads."""
 
     def find(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
@@ -238,7 +238,7 @@ def lose(options: ReadOptions, what: str) -> None:
     log.warning("%s", message)
 
 
-def find_topics(options: ReadOptions, brokers: Brokers) -> dict[str, Topic]:
+def find_topics(options: ReadOptions, brokers: ClusterClient) -> dict[str, Topic]:
     """Those that exist of the topics which the options name."""
     if not options.pattern:
         return brokers.topics({*options.topics, *(each.topic for each in options.partitions)})

@@ -7,9 +7,10 @@ them are the same only if their text is, so that the order is always the same, t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Final
 
+from ottla.client.protocol.fetching import Range
 from ottla.client.record import TopicPartition
 
 Offsets = dict[TopicPartition, int]
@@ -17,19 +18,6 @@ Json = dict[str, dict[str, int]]
 
 CLOCK: Final = "@clock"
 """Beside the topics, and no name of one: when a batch was made, for queries that hear of it."""
-
-
-class Range(NamedTuple):
-    """Records of one partition: from offset `start`, up to but without `end`."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
-
-    @property
-    def size(self) -> int:
-        return self.end - self.start
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> Json:
@@ -72,12 +60,17 @@ def ranges_between(start: Mapping[TopicPartition, int], end: Offsets) -> list[Ra
     ]
 
 
-def limited(start: Offsets, end: Offsets, records_max: int) -> Offsets:
+def limited(start: Offsets, end: Offsets, records_max: int, first: Collection[str] = ()) -> Offsets:
     """At most about so many records, a share for each partition by what it has.
 
     The arithmetic is that of Spark's source: a share below one is one, so that a small partition
-    does not starve beside a large one; others are rounded down.
+    does not starve beside a large one; others are rounded down. While the topics `first` alone have
+    more than that, nothing else is read: rows that look up a table find it loaded.
     """
+    ahead = {each: end[each] for each in end if each.topic in first and each in start}
+    if sum(end[each] - start[each] for each in ahead) > records_max:
+        waiting = {each: start.get(each, end[each]) for each in end}
+        return waiting | limited(start, ahead, records_max)
     sizes = {each: end[each] - start[each] for each in end if each in start}
     total = sum(size for size in sizes.values() if size > 0)
     if total <= records_max:

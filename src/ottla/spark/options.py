@@ -78,6 +78,7 @@ KNOWN: Final = (
     "ottla.work",
     "ottla.work.ticks",
     "ottla.work.homes",
+    "ottla.first.topics",
 )
 
 # What the source does itself and a consumer's setting would contradict; and what to do instead.
@@ -120,6 +121,8 @@ class ReadOptions:
     work: str = ""
     ticks: bool = False
     homes: int | None = None
+    first_topics: frozenset[str] = frozenset()
+    """Read before the others while more of them is unread than a batch may have."""
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
@@ -164,6 +167,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
         work=options.get("ottla.work", ""),
         ticks=_truth(options, "ottla.work.ticks", default=False),
         homes=_count(options, "ottla.work.homes"),
+        first_topics=frozenset(filter(None, options.get("ottla.first.topics", "").split(","))),
     )
 
 
@@ -296,14 +300,14 @@ def _truth(options: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 
 def _with_headers(options: Mapping[str, str]) -> bool:
-    """A layout knows by itself whether a column of its comes from headers."""
+    """A layout knows by itself whether it needs them."""
     layout = options.get("ottla.layout", "")
     if not layout:
         return _truth(options, "includeHeaders", default=False)
-    from ottla.spark.sql.schema import Layout
+    from ottla.rows.schema import Layout
 
     try:
-        return bool(Layout.from_json(layout).schema.headers)
+        return Layout.from_json(layout).reads_headers
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise OptionError(f"ottla.layout is no layout ({error!r}): give Layout.to_json()") from None
 

@@ -58,19 +58,19 @@ MODULES: Final = (
     "ottla.spark.rows",
     "ottla.spark.work",
     "ottla.spark.sink.writers",
-    "ottla.spark.sql.schema",
-    "ottla.spark.streams.run.work",
-    "ottla.spark.streams.run.home",
+    "ottla.rows.schema",
+    "ottla.engine.work",
+    "ottla.engine.task_host",
 )
 CONNECT: Final = "connect"
 OF_CONNECT: Final = (
-    "ottla.spark.connect.run.planner",
-    "ottla.spark.connect.run.host",
-    "ottla.spark.connect.run.source_task",
-    "ottla.spark.connect.run.sink_task",
-    "ottla.spark.connect.converters.header",
-    "ottla.spark.connect.converters.json",
-    "ottla.spark.connect.converters.primitive",
+    "ottla.connect.run.planner",
+    "ottla.connect.run.host",
+    "ottla.connect.run.source_task",
+    "ottla.connect.run.sink_task",
+    "ottla.connect.converters.header",
+    "ottla.connect.converters.json",
+    "ottla.connect.converters.primitive",
 )
 """For a driver that runs connectors: it has the first of them itself."""
 FILES_MAX: Final = 8

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from ottla.spark.offsets import Range
+from ottla.client.protocol.fetching import Range
 
 TASK_RECORDS_MIN: Final = 32_768
 HOME_RECORDS_MIN: Final = 4_096  # a record costs more there

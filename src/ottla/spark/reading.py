@@ -7,15 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from ottla.client.protocol.cluster_client import ClusterClient
+from ottla.client.protocol.fetching import Fetched, Fetching, Range
 from ottla.records.batch import BATCH_OVERHEAD, BatchHeader
 from ottla.records.compression import NONE
 from ottla.records.control import read_marker
 from ottla.records.record import read_payload
 from ottla.spark.arrays import Columns
-from ottla.spark.brokers import Brokers
 from ottla.spark.columns import Spans, locate
-from ottla.spark.fetching import Fetched, Fetching
-from ottla.spark.offsets import Range
 from ottla.spark.options import ReadOptions
 
 CHUNK_RECORDS_MAX: Final = 32_768
@@ -26,7 +25,7 @@ CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1
 
 # Connections outlive a task: this process, Spark's worker, does the next one as well.
-_kept: dict[tuple[str, str], Brokers] = {}
+_kept: dict[tuple[str, str], ClusterClient] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +58,10 @@ def read(options: ReadOptions, ranges: Sequence[Range]) -> Iterator[Chunk]:
 
 
 @contextmanager
-def kept_brokers(options: ReadOptions) -> Iterator[Brokers]:
+def kept_brokers(options: ReadOptions) -> Iterator[ClusterClient]:
     """Those of the task before, or new ones. Who fails, or stops early, leaves none behind."""
     key = (options.servers, repr(sorted(options.settings.items())))
-    brokers = _kept.pop(key, None) or Brokers(options.servers, options.settings)
+    brokers = _kept.pop(key, None) or ClusterClient(options.servers, options.settings)
     try:
         yield brokers
     except BaseException:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from ottla.spark.reading import Chunk
 
 if TYPE_CHECKING:
-    from ottla.spark.formats import BadRecord
+    from ottla.rows.formats import BadRecord
 
 processing = logging.getLogger("ottla.processing")
 
@@ -73,9 +73,9 @@ class Typed:
     """The columns of a layout (the option `ottla.layout`)."""
 
     def __init__(self, schema: Any, layout: str, registry: Mapping[str, str]) -> None:
-        from ottla.spark.formats import Decoder
-        from ottla.spark.formats.registered import registry_of
-        from ottla.spark.sql.schema import Layout
+        from ottla.rows.formats import Decoder
+        from ottla.rows.formats.registered import registry_of
+        from ottla.rows.schema import Layout
 
         self._schema = schema
         self._decoder = Decoder(Layout.from_json(layout), registry_of(registry))

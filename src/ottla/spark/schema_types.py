@@ -6,7 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from ottla.spark.sql.types import (
+from ottla.rows.types import (
     BIGINT,
     BOOLEAN,
     BYTES,

@@ -7,7 +7,7 @@
 
 As Spark's own functions of these names, but for the registry: bytes name their schema by its id, in
 Confluent's wire format. They work in batch and streaming queries, on whole Arrow arrays, by the
-formats of the SQL (ottla.spark.formats).
+formats of the SQL (ottla.rows.formats).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ import pyarrow as pa
 from pyspark.sql.pandas.functions import arrow_udf
 
 from ottla.client.schema_registry import URL, RegisteredSchema, SchemaRegistry
-from ottla.spark.formats.arrow import arrow_type, spread
-from ottla.spark.formats.half import Half, half_of
-from ottla.spark.formats.registered import registry_of
+from ottla.rows.formats.arrow import arrow_type, spread
+from ottla.rows.formats.half import Half, half_of
+from ottla.rows.formats.registered import registry_of
+from ottla.rows.inference import columns_of
+from ottla.rows.schema import Column as SqlColumn
+from ottla.rows.schema import Format
+from ottla.rows.schema_properties import FULL_NAME, SCHEMA_ID, SUBJECT
+from ottla.rows.types import Field, Kind, SqlType
 from ottla.spark.schema_types import column_type
-from ottla.spark.sql.inference import columns_of
-from ottla.spark.sql.schema import Column as SqlColumn
-from ottla.spark.sql.schema import Format
-from ottla.spark.sql.schema_properties import FULL_NAME, SCHEMA_ID, SUBJECT
-from ottla.spark.sql.types import Field, Kind, SqlType
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import socket
 import ssl
 import threading
 from types import TracebackType
@@ -19,11 +18,12 @@ from hypercorn.asyncio import serve
 from hypercorn.config import Config
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ottla.rest.listening_socket import listening_socket, url_of
+
 START_S_MAX: Final = 10.0
 GRACE_S: Final = 2.0
 STREAMS_MAX: Final = 256  # of one HTTP/2 connection, at once
 REQUESTS_MAX: Final = 1 << 30  # of one connection; hypercorn's thousand would end long-lived ones
-BACKLOG: Final = 256
 KEEP_ALIVE_S: Final = 75  # longer than clients keep an idle connection: they close it, not we
 UNREAD_BYTES_MAX: Final = 1 << 20
 UNREAD_S_MAX: Final = 5.0
@@ -43,7 +43,7 @@ class Serving:
     ) -> None:
         self._app = app
         self._tls = tls
-        self._socket = _listening(host, port)
+        self._socket = listening_socket(host, port)
         self.host: str = host
         self.port: int = self._socket.getsockname()[1]
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -53,7 +53,7 @@ class Serving:
 
     @property
     def url(self) -> str:
-        return f"{'https' if self._tls else 'http'}://{self.host}:{self.port}"
+        return url_of(self.host, self.port, secure=self._tls is not None)
 
     def start(self) -> Self:
         self._thread.start()
@@ -170,16 +170,3 @@ def _quiet_log() -> logging.Logger:
     log = logging.getLogger("ottla.spark.http")
     log.setLevel(logging.WARNING)
     return log
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        made.bind((host, port))
-        made.listen(BACKLOG)
-    except OSError:
-        made.close()
-        raise
-    return made

@@ -186,7 +186,7 @@ def _launched(
 ) -> Launch:
     """A JVM on its way, and beside it the process that Spark's Python processes come from."""
     if archive.is_missing(java) and set(options) <= set(FIRST_COMPILER):
-        atexit.register(archive.make_behind_us)
+        archive.make_beside_us()
     launch = Launch(java, settings, log=log, java_options=[*archive.options(java), *options])
     if cores(settings["spark.master"]) is not None:
         planners.start(launch.process.pid, launch.environment)

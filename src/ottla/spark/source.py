@@ -28,19 +28,12 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ottla.client.protocol.cluster_client import ClusterClient
+from ottla.client.protocol.fetching import Range
 from ottla.clock import SystemClock
-from ottla.spark.brokers import Brokers
 from ottla.spark.following import Following, batch_ranges
 from ottla.spark.limits import OptionError
-from ottla.spark.offsets import (
-    Json,
-    Range,
-    clock_of,
-    from_json,
-    ranges_between,
-    to_json,
-    with_clock,
-)
+from ottla.spark.offsets import Json, clock_of, from_json, ranges_between, to_json, with_clock
 from ottla.spark.options import ReadOptions, read_options
 from ottla.spark.planning import Task, by_homes, plan
 from ottla.spark.redaction import hide_secrets
@@ -122,7 +115,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._following: Following | None = None
-        self._brokers: Brokers | None = None
+        self._brokers: ClusterClient | None = None
         self._initial: Json | None = None
 
     def initialOffset(self) -> Json:  # noqa: N802
@@ -178,14 +171,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._following
 
 
-def driver_brokers(options: ReadOptions) -> Brokers:
+def driver_brokers(options: ReadOptions) -> ClusterClient:
     """For whoever starts a query: a wrong address is told soon."""
-    return Brokers(options.servers, options.settings, first_contact_s=FIRST_CONTACT_S)
+    return ClusterClient(options.servers, options.settings, first_contact_s=FIRST_CONTACT_S)
 
 
 def schema_of(options: ReadOptions) -> str:
     if options.layout:
-        from ottla.spark.sql.schema import Layout
+        from ottla.rows.schema import Layout
 
         return Layout.from_json(options.layout).spark_schema()
     if options.work:

@@ -10,14 +10,13 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from ottla.client.lines import Line
+from ottla.client.protocol.cluster_client import ClusterClient
+from ottla.client.protocol.connection import BrokerConnection
+from ottla.client.protocol.fetching import BATCH_BYTES_ANY, Fetched, Range
 from ottla.client.record import TopicPartition
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import Origin, check_batches
-from ottla.spark.brokers import Brokers
-from ottla.spark.fetching import BATCH_BYTES_ANY, Fetched
 from ottla.spark.limits import EARLIEST
-from ottla.spark.offsets import Range
 from ottla.spark.reading import Chunk, decode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.fetch import (
@@ -41,7 +40,7 @@ class Follower:
 
     def __init__(
         self,
-        brokers: Brokers,
+        brokers: ClusterClient,
         topic: str,
         *,
         apply: Callable[[Chunk], None],
@@ -96,8 +95,8 @@ class Follower:
         self._id = found.id
         self._looked_at = self._clock()
 
-    def _by_line(self) -> list[tuple[Line, list[int]]]:
-        found: dict[int, tuple[Line, list[int]]] = {}
+    def _by_line(self) -> list[tuple[BrokerConnection, list[int]]]:
+        found: dict[int, tuple[BrokerConnection, list[int]]] = {}
         for partition in self.positions:
             line = self._brokers.leader(self._topic, partition)
             found.setdefault(id(line), (line, []))[1].append(partition)

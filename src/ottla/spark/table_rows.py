@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.client.schema_registry import SchemaRegistry
-from ottla.spark.formats import BadRecord, Decoder, Encoder
-from ottla.spark.formats.arrow import arrow_array, python_values
-from ottla.spark.reading import Chunk
-from ottla.spark.sql.schema import (
+from ottla.rows.formats import BadRecord, Decoder, Encoder
+from ottla.rows.formats.arrow import arrow_array, python_values
+from ottla.rows.schema import (
     DELETED,
     ROWOFFSET,
     ROWPARTITION,
@@ -23,7 +22,8 @@ from ottla.spark.sql.schema import (
     WINDOWSTART,
     Layout,
 )
-from ottla.spark.sql.types import Kind
+from ottla.rows.types import Kind
+from ottla.spark.reading import Chunk
 from ottla.spark.table_store import Change, Kept
 
 NESTED: Final = (Kind.ARRAY, Kind.MAP, Kind.STRUCT)
@@ -66,7 +66,7 @@ class RowReader:
             columns.offsets,
             columns.headers,
         )
-        values = columns.values
+        values = self._decoder.framed_values(columns.values, columns.headers)
         if bad:
             wrong = pa.array([each.offset for each in bad], pa.int64())
             right = pc.invert(pc.is_in(columns.offsets, value_set=wrong))

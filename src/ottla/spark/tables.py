@@ -19,15 +19,15 @@ import pyarrow as pa
 
 from ottla.client.admin import Admin
 from ottla.client.delivery import Setting
+from ottla.client.protocol.cluster_client import ClusterClient
 from ottla.client.record import TopicPartition
 from ottla.client.schema_registry import SchemaRegistry
 from ottla.errors import KafkaError
-from ottla.spark.brokers import Brokers
-from ottla.spark.formats import BadRecord
+from ottla.rows.errors import SqlCode, SqlError
+from ottla.rows.formats import BadRecord
+from ottla.rows.schema import Layout
 from ottla.spark.limits import LATEST
 from ottla.spark.reading import Chunk
-from ottla.spark.sql.errors import SqlCode, SqlError
-from ottla.spark.sql.schema import Layout
 from ottla.spark.table_follower import Follower
 from ottla.spark.table_rows import Row, RowReader
 from ottla.spark.table_store import ANY, Bounds, Rows, Store, WindowedRows
@@ -86,8 +86,8 @@ class Table:
         self._asking = threading.Lock()
         self._servers = bootstrap_servers
         self._settings = settings = dict(settings or {})
-        self._ends_of = Brokers(bootstrap_servers, settings, patience_s=PATIENCE_S)
-        self._brokers = Brokers(bootstrap_servers, settings, patience_s=PATIENCE_S)
+        self._ends_of = ClusterClient(bootstrap_servers, settings, patience_s=PATIENCE_S)
+        self._brokers = ClusterClient(bootstrap_servers, settings, patience_s=PATIENCE_S)
         self._follower = Follower(
             self._brokers, topic, apply=self._apply, restart=self._store.clear
         )

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Final
 
-from ottla.client.lines import Line
+from ottla.client.protocol.connection import BrokerConnection
 from ottla.errors import KafkaError
 
 START_S_MAX: Final = 60.0
@@ -137,7 +137,9 @@ class BrokerProcess:
                     f"the broker did not answer in {timeout_s:g} s; its log says\n{self.log()}"
                 )
             try:
-                Line("127.0.0.1", self._port, settings=self._settings, timeout_s=left_s).close()
+                BrokerConnection(
+                    "127.0.0.1", self._port, settings=self._settings, timeout_s=left_s
+                ).close()
             except KafkaError:
                 time.sleep(LOOK_EVERY_S)
             else:

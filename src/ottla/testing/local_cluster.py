@@ -15,7 +15,6 @@ import socket
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -86,7 +85,8 @@ class LocalCluster:
     certificates made for the test and `users`, whose passwords are given. Clients made here are the
     first of them; `client_settings` has what another client needs.
 
-    `registry` starts a schema registry beside it: `registry_url`.
+    `registry` starts a schema registry beside it (`registry_url`), which the brokers ask about
+    records of topics with confluent.value.schema.validation.
     """
 
     def __init__(
@@ -120,6 +120,7 @@ class LocalCluster:
         self._clock = clock
         self._with_registry = registry
         self._registry: RegistryServer | None = None
+        self._registry_port: socket.socket | None = None
         self._own_directory: tempfile.TemporaryDirectory[str] | None = None
         self._certificates: tempfile.TemporaryDirectory[str] | None = None
         self._given_directory = directory
@@ -193,10 +194,12 @@ class LocalCluster:
             host.start()
             self._host = host
             self._reserved = {each: reserve_port() for each in self.broker_ids}
-            self._start_brokers(self.broker_ids)
             if self._with_registry:
-                self._registry = self._new_registry().start()
-                self._validate_schemas(self._registry.url)
+                # Brokers start before it, and must know where it will be.
+                self._registry_port = reserve_port()
+            self._start_brokers(self.broker_ids)
+            if self._registry_port is not None:
+                self._registry = self._new_registry(self._registry_port).start()
         except BaseException:
             self._stop_host()
             self._let_go()
@@ -370,18 +373,13 @@ class LocalCluster:
 
     # What start and stop are made of
 
-    def _new_registry(self) -> RegistryServer:
+    def _new_registry(self, reserved: socket.socket) -> RegistryServer:
         from ottla.registry.schema_registry import SchemaRegistry
         from ottla.registry.server import RegistryServer
 
         settings = self.client_settings()
-        return RegistryServer(SchemaRegistry(self.bootstrap_servers, settings=settings), port=0)
-
-    def _validate_schemas(self, url: str) -> None:
-        """A process would need confluent.schema.registry.url before its registry has a port."""
-        if not self._process:
-            for each in self.broker_ids:
-                self.call(partial(self.broker(each).schema_validation.use, url))
+        registry = SchemaRegistry(self.bootstrap_servers, settings=settings)
+        return RegistryServer(registry, HOST, reserved.getsockname()[1])
 
     def _stop_registry(self) -> None:
         registry, self._registry = self._registry, None
@@ -449,7 +447,11 @@ class LocalCluster:
         }
         if self._several:
             ours |= {"node.id": str(broker_id), **self._started_host().properties}
-        return {**self._config, **ours, **(self._each(broker_id) if self._each else {})}
+        known = {}
+        if self._registry_port is not None:
+            port = self._registry_port.getsockname()[1]
+            known["confluent.schema.registry.url"] = f"http://{HOST}:{port}"
+        return {**known, **self._config, **ours, **(self._each(broker_id) if self._each else {})}
 
     def _stop_host(self) -> None:
         host, self._host = self._host, None
@@ -472,6 +474,9 @@ class LocalCluster:
         for reserved in self._reserved.values():
             reserved.close()
         self._reserved.clear()
+        if self._registry_port is not None:
+            self._registry_port.close()
+        self._registry_port = None
         for made in (self._own_directory, self._certificates):
             if made is not None:
                 made.cleanup()

@@ -2,6 +2,7 @@
 
     kafka           a fresh broker for this test
     kafka_session   one broker for all tests that ask for it
+    registry        a schema registry beside the broker of kafka
 
 pytest imports this file in every run of every project that has Ottla installed; a broker is
 imported by the first test that asks for one. In pytest.ini, broker properties for both:
@@ -49,6 +50,7 @@ def registry(kafka: LocalCluster) -> Iterator[RegistryServer]:
 
     settings = kafka.client_settings()
     with RegistryServer(SchemaRegistry(kafka.bootstrap_servers, settings=settings), port=0) as made:
+        kafka.call(lambda: kafka.broker().schema_validation.use(made.url))
         yield made
 
 

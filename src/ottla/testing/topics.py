@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from ottla.client.lines import Line, check
+from ottla.client.protocol.connection import BrokerConnection, check
 from ottla.errors import ErrorCode, KafkaError
 from ottla.testing.ports import HOST
 from ottla.wire.apis import ApiKey
@@ -32,7 +32,7 @@ def create_topic(
     topic = creation.CreatableTopic(name, partitions, replication_factor, [], configured)
     request = creation.CreateTopicsRequest([topic], timeout=round(TOPIC_S_MAX * 1000))
     for port in ports:
-        line = Line(HOST, port, settings=settings, timeout_s=TOPIC_S_MAX)
+        line = BrokerConnection(HOST, port, settings=settings, timeout_s=TOPIC_S_MAX)
         try:
             answer = line.call(request, ApiKey.CREATE_TOPICS, creation.CreateTopicsResponse)
         finally:
@@ -47,7 +47,7 @@ def wait_for_topic(ports: Sequence[int], name: str, settings: Mapping[str, str] 
     """Until each of these brokers knows it, and who leads its partitions."""
     deadline = time.monotonic() + TOPIC_S_MAX
     for port in ports:
-        line = Line(HOST, port, settings=settings, timeout_s=TOPIC_S_MAX)
+        line = BrokerConnection(HOST, port, settings=settings, timeout_s=TOPIC_S_MAX)
         try:
             while not _is_known(line, name):
                 if time.monotonic() > deadline:
@@ -63,7 +63,7 @@ def wait_for_brokers(
     """Until the brokers at these ports know that those are alive."""
     deadline = time.monotonic() + TOPIC_S_MAX
     for port in ports:
-        line = Line(HOST, port, settings=settings, timeout_s=TOPIC_S_MAX)
+        line = BrokerConnection(HOST, port, settings=settings, timeout_s=TOPIC_S_MAX)
         try:
             while missing := set(broker_ids) - _alive(line):
                 if time.monotonic() > deadline:
@@ -74,13 +74,13 @@ def wait_for_brokers(
             line.close()
 
 
-def _alive(line: Line) -> set[int]:
+def _alive(line: BrokerConnection) -> set[int]:
     request = metadata.MetadataRequest([], allow_auto_topic_creation=False)
     answer = line.call(request, ApiKey.METADATA, metadata.MetadataResponse)
     return {each.node_id for each in answer.brokers}
 
 
-def _is_known(line: Line, name: str) -> bool:
+def _is_known(line: BrokerConnection, name: str) -> bool:
     request = metadata.MetadataRequest(
         [metadata.MetadataRequestTopic(name=name)], allow_auto_topic_creation=False
     )

@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ottla.client.lines import Line, Lines
+from ottla.client.protocol.connection import BrokerConnection
+from ottla.client.protocol.connection_pool import ConnectionPool
 from ottla.records.batch import Origin, check_batches
 from ottla.records.record import Record, read_records
 from ottla.spark.sink.decisions import Identity
@@ -52,7 +53,7 @@ def rows(*values: str, **columns: list[Any]) -> list[pa.RecordBatch]:
 
 def committed(broker: LocalCluster, name: str) -> list[Record]:
     """What a reader of committed records finds, partition by partition."""
-    with Lines(broker.bootstrap_servers) as lines:
+    with ConnectionPool(broker.bootstrap_servers) as lines:
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
         (found,) = lines.call(asked, ApiKey.METADATA, MetadataResponse).topics
         indexes = sorted(each.partition_index for each in found.partitions)
@@ -62,7 +63,7 @@ def committed(broker: LocalCluster, name: str) -> list[Record]:
         ]
 
 
-def partition_records(line: Line, topic_id: bytes, index: int) -> Iterator[Record]:
+def partition_records(line: BrokerConnection, topic_id: bytes, index: int) -> Iterator[Record]:
     """Up to the first transaction that is open, without those that were aborted."""
     position = 0
     while True:

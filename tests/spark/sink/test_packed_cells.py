@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from ottla.engine.packed_rows import output_rows
+from ottla.engine.records import Output
 from ottla.spark.sink.options import SinkError, write_options
 from ottla.spark.sink.rows import check_columns, reader
-from ottla.spark.streams.records import Output
-from ottla.spark.streams.run.rows import output_rows
 
 OPTIONS = {"kafka.bootstrap.servers": "nowhere:1", "ottla.packed": "true"}
 

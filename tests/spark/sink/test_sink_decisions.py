@@ -15,8 +15,13 @@ import pytest
 from sink_rows import options, rows, topic, turn, values
 
 from ottla.broker.markers import MarkerPost
+from ottla.client.protocol.cluster_client import ClusterClient
+from ottla.client.protocol.transactions import Producer, describe, end, initialize
 from ottla.coordinator.transactions.outcome import Markers
-from ottla.spark.cluster import Cluster
+from ottla.engine.packed_rows import output_rows
+from ottla.engine.records import Output
+from ottla.rows.schema import Column, Format, Layout, Schema
+from ottla.rows.types import STRING
 from ottla.spark.sink.decisions import (
     DECIDER_TIMEOUT_MS,
     Decisions,
@@ -26,13 +31,8 @@ from ottla.spark.sink.decisions import (
     Written,
 )
 from ottla.spark.sink.options import WriteOptions
-from ottla.spark.sink.transactions import Producer, describe, end, initialize
 from ottla.spark.sink.writing import Told, Turn, cluster_of, decisions_of, mark
 from ottla.spark.sink.writing import write_once as write_and_tell
-from ottla.spark.sql.schema import Column, Format, Layout, Schema
-from ottla.spark.sql.types import STRING
-from ottla.spark.streams.records import Output
-from ottla.spark.streams.run.rows import output_rows
 from ottla.testing import LocalCluster
 
 SEND = MarkerPost.send
@@ -220,7 +220,7 @@ def test_a_task_that_slept_through_a_decision_writes_nothing(
     name = topic(broker)
     given, new = options(broker, topic=name), turn("q22", run="run 2")
 
-    def awake_too_late(cluster: Cluster, transactional_id: str, timeout_ms: int) -> Producer:
+    def awake_too_late(cluster: ClusterClient, transactional_id: str, timeout_ms: int) -> Producer:
         if transactional_id.endswith("-0-0"):
             monkeypatch.undo()
             decide(given, new, write_once(given, new, rows("a")))

@@ -7,10 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from ottla.client.protocol.encoded_batch import EncodedBatch
 from ottla.records.batch import check_batches
 from ottla.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from ottla.records.record import Record, read_records
-from ottla.spark.sink.encode import Batch, Columns, batches_of, encode
+from ottla.spark.sink.encode import Columns, batches_of, encode
 from ottla.spark.sink.headers import encode_headers
 
 LARGE = 1 << 30
@@ -23,7 +24,7 @@ def columns(keys: list[Any], values: list[Any], timestamps: list[int]) -> Column
     )
 
 
-def records(batch: Batch) -> list[Record]:
+def records(batch: EncodedBatch) -> list[Record]:
     """As a broker checks the batch, and a consumer reads it."""
     data = batch.stamped(producer_id=7, producer_epoch=2, sequence=5, transactional=True)
     (header,) = check_batches(data, batch_size_max=LARGE)

@@ -5,7 +5,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from ottla.spark.sink.murmur2 import murmur2, partitions_of
+from ottla.rows.java.murmur2_columns import murmur2, partitions_of
 
 # Of Kafka's own tests of its hash.
 KNOWN = {

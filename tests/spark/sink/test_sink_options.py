@@ -21,12 +21,12 @@ from pyspark.sql.types import (
 
 from ottla.client.delivery import Delivery
 from ottla.records.compression import ZSTD
+from ottla.rows.schema import Column, Format, Layout, Role, Schema, Windowed, WindowKind
+from ottla.rows.types import BIGINT, STRING
 from ottla.spark.sink.options import SinkError, WriteOptions, write_options
 from ottla.spark.sink.partitioner import Partitioner
 from ottla.spark.sink.rows import check_columns, reader
 from ottla.spark.sink.writers import batch_writer
-from ottla.spark.sql.schema import Column, Format, Layout, Role, Schema, Windowed, WindowKind
-from ottla.spark.sql.types import BIGINT, STRING
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 HEADERS = ArrayType(

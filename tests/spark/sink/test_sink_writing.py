@@ -139,7 +139,7 @@ def test_a_topic_that_is_not_there_is_made_where_the_broker_does_so() -> None:
 def test_a_topic_that_nobody_makes_is_named_with_a_remedy(
     broker: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.spark.cluster.GONE_S", 0.2)
+    monkeypatch.setattr("ottla.client.protocol.cluster_client.GONE_S", 0.2)
     given = options(broker, topic="nowhere")
     for write in (
         lambda: write_plainly(given, rows("a")),

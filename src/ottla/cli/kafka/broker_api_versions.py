@@ -12,7 +12,7 @@ from typing import Final
 from ottla.cli.kafka.options import BOOTSTRAP, COMMAND_CONFIG, Options
 from ottla.cli.kafka.tool import read_properties, run
 from ottla.client.admin import Admin
-from ottla.client.lines import Node
+from ottla.client.protocol.connection import Node
 from ottla.errors import KafkaError
 from ottla.wire.apis import APIS
 

@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
 
     def work(rest: list[str]) -> int:
-        from ottla.spark.connect.mirroring import run
+        from ottla.connect.mirroring import run
 
         *before, file = rest
         near = before[1:] if before[:1] == ["--clusters"] else []

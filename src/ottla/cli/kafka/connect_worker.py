@@ -19,7 +19,7 @@ def main_of(
     """A worker from its properties; a standalone one has files of connectors behind them."""
 
     def work(files: list[str]) -> int:
-        from ottla.spark.connect.process import run
+        from ottla.connect.process import run
 
         properties, *connectors = files
         if connectors and not alone:
@@ -45,8 +45,8 @@ def started(
         return start_daemon([sys.executable, "-m", module, *files], f"{name}.out")
     try:
         need_spark(name)
-        from ottla.spark.connect.errors import ConnectException
-        from ottla.spark.connect.process import log_to_terminal
+        from ottla.connect.errors import ConnectException
+        from ottla.connect.process import log_to_terminal
 
         log_to_terminal(verbose=False)
         try:

@@ -17,7 +17,7 @@ from ottla.cli.kafka.tool import ToolError, read_properties, run
 from ottla.client.bulk import BulkConsumer, Metrics
 from ottla.client.consumer import posix_pattern
 from ottla.client.delivery import Setting
-from ottla.client.lines import probe
+from ottla.client.protocol.probe import probe
 from ottla.client.record import TopicPartition
 
 NAME: Final = "kafka-consumer-perf-test"

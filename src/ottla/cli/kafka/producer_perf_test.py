@@ -22,7 +22,7 @@ from ottla.cli.kafka.tool import (
 )
 from ottla.client.bulk import BulkProducer
 from ottla.client.delivery import Setting
-from ottla.client.lines import probe
+from ottla.client.protocol.probe import probe
 from ottla.errors import KafkaError
 
 NAME: Final = "kafka-producer-perf-test"

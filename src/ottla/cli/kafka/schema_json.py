@@ -15,6 +15,7 @@ from ottla.cli.kafka.tool import ToolError
 from ottla.client.schema_registry import URL, RegisteredSchema, RegistryError, SchemaRegistry
 from ottla.errors import KafkaError
 from ottla.schemas import json_text
+from ottla.schemas.avro.bytes_root import is_bytes_root, with_size, without_size
 from ottla.schemas.avro.json_encoding import binary_of, json_text_of
 from ottla.schemas.framing import indexes_bytes, read_indexes
 from ottla.schemas.invalid_schema import InvalidSchema
@@ -50,9 +51,12 @@ class AvroJson:
         self.record_name = self._node.key
 
     def payload_of(self, text: str) -> bytes:
-        return binary_of(self._node, text)
+        data = binary_of(self._node, text)
+        return without_size(data) if is_bytes_root(self._node) else data
 
     def text_of(self, data: bytes, position: int) -> str:
+        if is_bytes_root(self._node):
+            return json_text_of(self._node, with_size(bytes(data[position:])))
         return json_text_of(self._node, data, position)
 
 

@@ -9,7 +9,13 @@ import typer
 from rich.markup import escape
 
 from ottla.auth.acls import CLUSTER_NAME, RegistryResource
-from ottla.auth.authorizer import AclIndex, Authorizer, Decision, parse_super_users
+from ottla.auth.authorizer import (
+    DEFAULT_DENY,
+    AclIndex,
+    Authorizer,
+    Decision,
+    parse_super_users,
+)
 from ottla.auth.principal import Principal, user
 from ottla.cli.kafka.tool import ToolError, read_properties
 from ottla.cli.output import (
@@ -35,6 +41,7 @@ from ottla.client.admin import Admin
 from ottla.client.configs import ResourceType
 from ottla.errors import ErrorCode, KafkaError
 from ottla.registry.acl_records import REGISTRY_NAME
+from ottla.registry.authorizer_settings import authorizer_settings
 
 app = typer.Typer(
     help="""ACLs: list, add, remove, and why a user may or may not do something.
@@ -198,17 +205,25 @@ def why(
     resource: Resource,
     *,
     host: Annotated[str, typer.Option(help="The address that the user comes from.")] = "127.0.0.1",
+    registry_config: Annotated[
+        str | None,
+        typer.Option("--registry-config", help="The registry's properties, with its super.users."),
+    ] = None,
     acl_topic: AclTopic = ACL_TOPIC,
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
 ) -> None:
     """Which rule decides whether a user may do something. The exit code is 1 if it may not.
 
-    [dim]ottla acls why alice WRITE topic:orders[/dim]
+    [dim]ottla acls why alice WRITE topic:orders
+    ottla acls why alice WRITE subject:orders-value --registry-config registry.properties[/dim]
     """
     kind, name, _ = parse_resource(resource)
-    if _is_of_registry(kind):  # its super.users are known to the registry alone
-        authorizer = Authorizer()
+    hint = ""
+    if _is_of_registry(kind):
+        # A broker does not know the super.users of a registry, and its REST does not tell them.
+        authorizer = authorizer_settings(read_properties(registry_config)).authorizer()
+        hint = "" if registry_config else "; --registry-config tells its super.users"
         rules = _rules(bootstrap_server, command_config, acl_topic)
         authorizer.use(AclIndex(rules.find(AclFilter())))
     else:
@@ -218,7 +233,8 @@ def why(
     principal = Principal.parse(_principal(who))
     decision = authorizer.decide(principal, host, _operation(operation), kind, name)
     verdict = "[green]allowed[/green]" if decision.allowed else "[red]denied[/red]"
-    console().print(f"{verdict}: {escape(reason(decision, principal))}")
+    unsure = hint if decision.rule == DEFAULT_DENY else ""
+    console().print(f"{verdict}: {escape(reason(decision, principal))}{unsure}")
     if not decision.allowed:
         raise typer.Exit(1)
 
@@ -229,7 +245,7 @@ def reason(decision: Decision, principal: Principal) -> str:
     return {
         "SuperUser": f"{principal} is one of super.users",
         "DefaultAllow": "there is no rule for this resource, and allow.everyone.if.no.acl.found",
-        "DefaultDeny": "no rule allows it",
+        DEFAULT_DENY: "no rule allows it",
     }[decision.rule]
 
 

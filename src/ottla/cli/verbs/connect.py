@@ -15,7 +15,7 @@ from ottla.cli.kafka.tool import ToolError, read_properties
 from ottla.cli.output import AsJson, Bootstrap, print_json, print_table, said
 from ottla.cli.verbs.connect_rest import Rest
 from ottla.cli.verbs.rest_login import GIVEN, USER_HELP, Config, RestLogin
-from ottla.spark.connect.client import DEFAULT_URL
+from ottla.client.connect_worker import DEFAULT_URL
 
 app = typer.Typer(
     help="""Connectors: copy systems into topics, and topics into systems.
@@ -139,8 +139,8 @@ def create(
     [dim]ottla connect create orders.json
     ottla connect create orders.properties --replace[/dim]
     """
-    from ottla.spark.connect.errors import ConfigException
-    from ottla.spark.connect.files import INITIAL, wanted_of
+    from ottla.connect.errors import ConfigException
+    from ottla.connect.files import INITIAL, wanted_of
 
     try:
         wanted = wanted_of(file)
@@ -337,8 +337,8 @@ def validate(
 
     [dim]ottla connect validate orders.json[/dim]
     """
-    from ottla.spark.connect.errors import ConfigException
-    from ottla.spark.connect.files import wanted_of
+    from ottla.connect.errors import ConfigException
+    from ottla.connect.files import wanted_of
 
     try:
         wanted = dict(wanted_of(file).config)
@@ -387,8 +387,8 @@ def worker(
     ottla connect worker connect-distributed.properties[/dim]
     """
     need_spark("ottla connect worker")
-    from ottla.spark.connect.errors import ConnectException
-    from ottla.spark.connect.process import log_to_terminal, run
+    from ottla.connect.errors import ConnectException
+    from ottla.connect.process import log_to_terminal, run
 
     told = dict(read_properties(properties)) if properties else {}
     told |= {name: value or "" for name, value in map(_pair, override)}

@@ -6,16 +6,15 @@ from typing import Any
 
 from ottla.cli.kafka.tool import ToolError
 from ottla.cli.verbs.rest_login import GIVEN, RestLogin
-from ottla.spark.connect import client
-from ottla.spark.connect.errors import ConfigException
+from ottla.client import connect_worker
 
 
 class Rest:
     def __init__(self, url: str) -> None:
         try:
             bare, login, tls = (GIVEN.get() or RestLogin()).at(url)
-            self._rest = client.Rest(bare, login=login, tls=tls)
-        except ConfigException as error:
+            self._rest = connect_worker.Rest(bare, login=login, tls=tls)
+        except connect_worker.InvalidUrl as error:
             raise ToolError(f"--url {error}") from None
 
     def get(self, *path: str, **query: Any) -> Any:
@@ -25,9 +24,9 @@ class Rest:
         """What the worker answers, or None where it answers with no more than a status."""
         try:
             return self._rest.ask(method, *path, body=body, **query)
-        except client.Refused as error:
+        except connect_worker.Refused as error:
             raise ToolError(str(error)) from None
-        except client.Unreachable as error:
+        except connect_worker.Unreachable as error:
             raise ToolError(
                 f"{error} `ottla connect worker` starts one; --url names another."
             ) from None

@@ -11,8 +11,8 @@ import typer
 
 from ottla.cli.kafka.tool import ToolError, read_properties
 from ottla.cli.output import LOCALHOST, AsJson, Bootstrap, CommandConfig
-from ottla.client.lines import probe
 from ottla.client.producer import Producer, Sending
+from ottla.client.protocol.probe import probe
 
 HELP = """Send records: each VALUE, or each line of standard input.
 

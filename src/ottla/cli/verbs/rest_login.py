@@ -12,8 +12,8 @@ import typer
 
 from ottla.cli.kafka.tool import ToolError, read_properties
 from ottla.cli.password import ask_password
+from ottla.client.connect_worker import Login
 from ottla.client.tls import client_context
-from ottla.spark.connect.client import Login
 
 USER_INFO: Final = "basic.auth.user.info"
 USER_HELP: Final = "USER or USER:PASSWORD; the command asks for a missing password."

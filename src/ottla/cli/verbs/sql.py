@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +13,9 @@ from ottla.cli.extras import need_spark
 from ottla.cli.kafka.tool import ToolError, read_properties
 from ottla.cli.output import LOCALHOST, Bootstrap, CommandConfig
 from ottla.cli.verbs.rest_login import USER_HELP, Config, RestLogin
+
+if TYPE_CHECKING:
+    from ottla.sql.shell.client import Client
 
 HELP = """SQL over topics: streams, tables, and queries that go on.
 
@@ -21,8 +25,25 @@ ottla sql --server https://sql:8088 --user ann --config client.properties
 ottla sql --master spark://host:7077        on a Spark cluster
 ottla sql -e "SHOW STREAMS;"                one statement
 ottla sql --file orders.sql
-echo "SHOW TOPICS;" | ottla sql --output json[/dim]
+echo "SHOW TOPICS;" | ottla sql --output json
+ottla sql test orders.sql                   tests of SQL, in milliseconds[/dim]
 """
+TEST_HELP = """Tests of SQL: statements over given rows, without broker and Spark.
+
+Each test begins with nothing. ASSERT VALUES and ASSERT NULL VALUES take the next record of a stream
+or table; ASSERT STREAM and ASSERT TABLE compare definitions. The exit code is 1 if a test fails.
+
+[dim]--@test: totals by customer
+CREATE STREAM orders (id INT KEY, amount INT) WITH (KAFKA_TOPIC='orders', FORMAT='JSON');
+CREATE TABLE totals AS SELECT id, SUM(amount) AS total FROM orders GROUP BY id;
+INSERT INTO orders (ROWTIME, id, amount) VALUES (10, 1, 5);
+ASSERT VALUES totals (ROWTIME, id, total) VALUES (10, 1, 5);
+
+ottla sql test orders.sql[/dim]
+"""
+app = typer.Typer(
+    help=HELP, invoke_without_command=True, rich_markup_mode="rich", add_completion=False
+)
 
 User = Annotated[
     str,
@@ -30,20 +51,23 @@ User = Annotated[
         "--user", "-U", envvar="OTTLA_SQL_USER", help=USER_HELP, metavar="NAME[:PASSWORD]"
     ),
 ]
+Server = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        "-s",
+        envvar="OTTLA_SQL_SERVER",
+        help="A server that runs; none: one in this process.",
+        metavar="URL",
+    ),
+]
 
 
+@app.callback()
 def sql(
+    context: typer.Context,
     *,
-    server: Annotated[
-        str | None,
-        typer.Option(
-            "--server",
-            "-s",
-            envvar="OTTLA_SQL_SERVER",
-            help="A server that runs; none: one in this process.",
-            metavar="URL",
-        ),
-    ] = None,
+    server: Server = None,
     execute: Annotated[
         str, typer.Option("--execute", "-e", help="Run this and leave.", metavar="SQL")
     ] = "",
@@ -68,16 +92,16 @@ def sql(
     bootstrap_server: Bootstrap = LOCALHOST,
     command_config: CommandConfig = None,
 ) -> None:
+    if context.invoked_subcommand is not None:
+        return
     need_spark("ottla sql")
-    from ottla.spark.sql.shell.client import Client
-    from ottla.spark.sql.shell.main import Wish, run
-    from ottla.spark.sql.shell.places import history_file
-    from ottla.spark.sql.shell.screen import Output
+    from ottla.sql.shell.main import Wish, run
+    from ottla.sql.shell.places import history_file
+    from ottla.sql.shell.screen import Output
 
     if output.upper() not in list(Output):
         raise ToolError(f"--output {output}: tabular or json")
-    if file is not None and not file.is_file():
-        raise ToolError(f"--file {file}: there is no such file")
+    _check_file(file)
     if server and (master or remote):
         raise ToolError("--server has its Spark already: leave out --master and --remote")
     wish = Wish(
@@ -89,18 +113,44 @@ def sql(
         history=history_file(),
     )
     if server:
-        bare, login, tls = RestLogin(user, config).at(server)
-        header = login.header if login else ""
-        raise typer.Exit(run(lambda: Client(bare, authorization=header, tls=tls), wish))
-    from ottla.spark.sql.shell.own import OwnServer
+        raise typer.Exit(run(_client_at(server, RestLogin(user, config)), wish))
+    from ottla.sql.shell.own import OwnServer
 
     spark = {"ottla.sql.spark.master": master, "ottla.sql.spark.remote": remote}
-    settings = dict(read_properties(command_config))
-    settings |= {name: value for name, value in spark.items() if value}
+    given = {name: value for name, value in spark.items() if value}
+    settings = dict(read_properties(command_config)) | given
     with OwnServer(bootstrap_server, settings) as own:
         code = run(own.connect, wish)
         sys.stdout.flush()
     raise typer.Exit(code)
+
+
+def _client_at(server: str, given: RestLogin) -> Callable[[], Client]:
+    from ottla.sql.shell.client import Client
+
+    bare, login, tls = given.at(server)
+    header = login.header if login else ""
+    return lambda: Client(bare, authorization=header, tls=tls)
+
+
+def _check_file(file: Path | None) -> None:
+    if file is not None and not file.is_file():
+        raise ToolError(f"--file {file}: there is no such file")
+
+
+@app.command("test", help=TEST_HELP)
+def run_tests(
+    files: Annotated[list[Path], typer.Argument(help="Files of SQL with ASSERT statements.")],
+    *,
+    only: Annotated[str, typer.Option(help="Tests whose names have this in them.")] = "",
+) -> None:
+    need_spark("ottla sql test")
+    from ottla.sql.testing.report import run_files
+
+    missing = [each for each in files if not each.is_file()]
+    if missing:
+        raise ToolError(f"{missing[0]}: there is no such file")
+    raise typer.Exit(0 if run_files(files, print, only=only) else 1)
 
 
 def _pairs(option: str, words: list[str]) -> dict[str, str]:

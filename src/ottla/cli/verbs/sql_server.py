@@ -62,9 +62,9 @@ def sql_server(
     from ottla.cli.extras import need_spark
 
     need_spark("ottla sql-server")
-    from ottla.spark.sql.errors import SqlError
-    from ottla.spark.sql.server.process import run
-    from ottla.spark.sql.settings import QUERIES_FILE, Settings, check_spark, listener
+    from ottla.rows.errors import SqlError
+    from ottla.sql.server.process import run
+    from ottla.sql.settings import QUERIES_FILE, Settings, check_spark, listener
 
     told = dict(read_properties(properties)) if properties else {}
     told |= dict(_property(each) for each in override)
@@ -106,7 +106,7 @@ def _log(verbose: bool) -> None:
     handler = RichHandler(
         console=Console(stderr=True), show_path=False, markup=False, log_time_format="[%X]"
     )
-    for name in ("ottla.sql", "ottla.spark", "ottla.rest", "ottla.client"):
+    for name in ("ottla.sql", "ottla.queries", "ottla.spark", "ottla.rest", "ottla.client"):
         logger = logging.getLogger(name)
         logger.setLevel(logging.DEBUG if verbose else logging.INFO)
         logger.addHandler(handler)

@@ -20,8 +20,8 @@ from ottla.cli.output import LOCALHOST, Bootstrap, CommandConfig
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ottla.spark.streams.run.application import Application
-    from ottla.spark.streams.run.job import Job
+    from ottla.streams.run.application import Application
+    from ottla.streams.run.job import Job
 
 LOOK_S: Final = 0.5
 
@@ -75,7 +75,7 @@ def run(
             from ottla.spark import session
 
             session.launch_ahead(master=master, java_options=session.FIRST_COMPILER)
-        from ottla.spark.streams.run.application import Application
+        from ottla.streams.run.application import Application
 
         loaded = _load(job)
         settings = {
@@ -108,8 +108,8 @@ def describe(job: JobFile) -> None:
 
 
 def _load(path: Path) -> Job:
-    from ottla.spark.streams.graph import TopologyError
-    from ottla.spark.streams.run.job import JobError, load
+    from ottla.engine.graph import TopologyError
+    from ottla.streams.run.job import JobError, load
 
     try:
         return load(path)
@@ -145,8 +145,8 @@ def _follow(application: Application) -> int:
     from rich.console import Console
     from rich.live import Live
 
-    from ottla.spark.streams.failures import StreamsError
-    from ottla.spark.streams.run.application import OVER, ApplicationState
+    from ottla.engine.failures import StreamsError
+    from ottla.streams.run.application import OVER, ApplicationState
 
     console = Console(stderr=True)
     asked = threading.Event()
@@ -198,7 +198,7 @@ def _log() -> None:
     """What happens, line by line, where nobody watches a screen."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("[%(asctime)s] %(levelname)s %(message)s"))
-    for name in ("ottla.streams", "ottla.spark"):
+    for name in ("ottla.streams", "ottla.queries", "ottla.spark"):
         logger = logging.getLogger(name)
         logger.setLevel(logging.INFO)
         logger.addHandler(handler)

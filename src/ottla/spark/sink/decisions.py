@@ -33,9 +33,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ottla.errors import ErrorCode, KafkaError
-from ottla.spark.cluster import GROUP, Cluster, check
-from ottla.spark.sink.transactions import (
+from ottla.client.protocol.cluster_client import GROUP, ClusterClient, check
+from ottla.client.protocol.transactions import (
     FENCED,
     ONGOING,
     UNKNOWN,
@@ -47,6 +46,7 @@ from ottla.spark.sink.transactions import (
     end_all,
     initialize,
 )
+from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -159,7 +159,7 @@ class Begun:
 class Decisions:
     """The decisions about the batches of one query, on the broker."""
 
-    def __init__(self, cluster: Cluster, identity: Identity, *, timeout_ms: int) -> None:
+    def __init__(self, cluster: ClusterClient, identity: Identity, *, timeout_ms: int) -> None:
         self._cluster = cluster
         self._identity = identity
         self._timeout_ms = timeout_ms

@@ -16,16 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ottla.records.batch import (
-    MAGIC,
-    TRANSACTIONAL_BIT,
-    BatchHeader,
-    read_header,
-    write_batch,
-)
+from ottla.client.protocol.encoded_batch import EncodedBatch
 from ottla.records.compression import NONE, compress
-from ottla.records.record import Record, read_records, write_records
-from ottla.spark.sink.arrays import Bytes, Numbers, binary_array, binary_parts, nulls_of
+from ottla.rows.binary_columns import Bytes, Numbers, binary_array, binary_parts, nulls_of
 
 RECORD_OVERHEAD: Final = 24  # of numbers around a key and a value, about
 VARINT_BITS: Final = 7
@@ -70,55 +63,9 @@ class Columns:
         return sizes if self.headers is None else sizes + binary_parts(self.headers)[2]
 
 
-@dataclass(slots=True)
-class Batch:
-    """One record batch, ready but for who sends it and with which number."""
-
-    count: int
-    base_timestamp: int
-    max_timestamp: int
-    compression: int
-    payload: bytes
-
-    def stamped(
-        self, *, producer_id: int, producer_epoch: int, sequence: int, transactional: bool
-    ) -> bytes:
-        """The bytes of the batch."""
-        header = BatchHeader(
-            position=0,
-            base_offset=0,
-            size=0,
-            leader_epoch=-1,
-            magic=MAGIC,
-            crc=0,
-            attributes=self.compression | (TRANSACTIONAL_BIT if transactional else 0),
-            last_offset_delta=self.count - 1,
-            base_timestamp=self.base_timestamp,
-            max_timestamp=self.max_timestamp,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=sequence,
-            record_count=self.count,
-        )
-        return write_batch(header, self.payload)
-
-    def halves(self) -> tuple[Batch, Batch]:
-        """Two batches of the same records, for a topic that takes no batch as large as this."""
-        whole = self.stamped(producer_id=-1, producer_epoch=-1, sequence=-1, transactional=False)
-        records = read_records(whole, read_header(whole))
-        middle = self.count // 2
-        return self._of(records[:middle]), self._of(records[middle:])
-
-    def _of(self, records: Sequence[Record]) -> Batch:
-        base = records[0].timestamp
-        payload = write_records(records, range(len(records)), base)
-        latest = max(each.timestamp for each in records)
-        return Batch(
-            len(records), base, latest, self.compression, compress(self.compression, payload)
-        )
-
-
-def batches_of(columns: Columns, *, bytes_max: int, compression: int = NONE) -> Iterator[Batch]:
+def batches_of(
+    columns: Columns, *, bytes_max: int, compression: int = NONE
+) -> Iterator[EncodedBatch]:
     """Record batches of at most `bytes_max` before compression; a larger record has its own."""
     ends = np.cumsum(columns.sizes())
     start = 0
@@ -130,7 +77,7 @@ def batches_of(columns: Columns, *, bytes_max: int, compression: int = NONE) -> 
         start = end
 
 
-def encode(columns: Columns, compression: int = NONE) -> Batch:
+def encode(columns: Columns, compression: int = NONE) -> EncodedBatch:
     """All records in one batch."""
     count = len(columns)
     timestamps = columns.timestamps
@@ -157,7 +104,7 @@ def encode(columns: Columns, compression: int = NONE) -> Batch:
     )
     data, starts, sizes = binary_parts(joined)
     payload = data[int(starts[0]) : int(starts[-1] + sizes[-1])]
-    return Batch(
+    return EncodedBatch(
         count, base, int(timestamps.max()), compression, compress(compression, payload.data)
     )
 

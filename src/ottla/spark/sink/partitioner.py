@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ottla.spark.sink.arrays import Numbers, nulls_of
+from ottla.rows.binary_columns import Numbers, nulls_of
+from ottla.rows.java.murmur2_columns import partitions_of
 from ottla.spark.sink.encode import Columns
-from ottla.spark.sink.murmur2 import partitions_of
 from ottla.spark.sink.options import SinkError
 from ottla.spark.sink.rows import Records
 

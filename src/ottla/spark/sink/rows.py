@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ottla.spark.formats import Encoder
-from ottla.spark.formats.registered import registry_of
-from ottla.spark.sink.arrays import Numbers, as_binary, milliseconds
+from ottla.rows.binary_columns import Numbers, as_binary, milliseconds
+from ottla.rows.formats import Encoder
+from ottla.rows.formats.registered import registry_of
+from ottla.rows.schema import Layout, WindowKind
 from ottla.spark.sink.encode import Columns
 from ottla.spark.sink.headers import encode_headers
 from ottla.spark.sink.options import Output, SinkError, WriteOptions
-from ottla.spark.sql.schema import Layout, WindowKind
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -10,21 +10,22 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final
 
-from ottla.spark.cluster import Cluster
+from ottla.client.protocol.cluster_client import ClusterClient
+from ottla.client.protocol.encoded_batch import EncodedBatch
+from ottla.client.protocol.sender import Partition, Sender
+from ottla.client.protocol.transactions import NOBODY, abort_now, idempotent
 from ottla.spark.sink.decisions import Decisions, Identity, Written
-from ottla.spark.sink.encode import Batch, batches_of
+from ottla.spark.sink.encode import batches_of
 from ottla.spark.sink.options import Output, WriteOptions
 from ottla.spark.sink.partitioner import Partitioner
 from ottla.spark.sink.rows import Records, reader
-from ottla.spark.sink.sending import Partition, Sender
-from ottla.spark.sink.transactions import NOBODY, abort_now, idempotent
 
 CLUSTERS_MAX: Final = 4
 OUTPUTS_MARKED_MAX: Final = 300
 
 # The connections of this process, kept from task to task: Spark uses its Python workers again. The
 # process is a part of the key, because a fork must not talk through its parent's sockets.
-_clusters: dict[tuple[object, ...], Cluster] = {}
+_clusters: dict[tuple[object, ...], ClusterClient] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ def decisions_of(options: WriteOptions, identity: Identity) -> Decisions:
     return Decisions(cluster_of(options), identity, timeout_ms=options.transaction_timeout_ms)
 
 
-def cluster_of(options: WriteOptions) -> Cluster:
+def cluster_of(options: WriteOptions) -> ClusterClient:
     """This process's connections to a cluster."""
     key = (
         os.getpid(),
@@ -148,7 +149,7 @@ def cluster_of(options: WriteOptions) -> Cluster:
     if key not in _clusters:
         while len(_clusters) >= CLUSTERS_MAX:
             _clusters.pop(next(iter(_clusters))).close()
-        _clusters[key] = Cluster(
+        _clusters[key] = ClusterClient(
             options.servers,
             options.settings,
             patience_s=options.patience_s,
@@ -177,8 +178,8 @@ def _send(sender: Sender, options: WriteOptions, records: Iterable[Records]) -> 
 
 
 def _batches(
-    cluster: Cluster, options: WriteOptions, partitioner: Partitioner, records: Records
-) -> Iterator[tuple[Partition, Batch]]:
+    cluster: ClusterClient, options: WriteOptions, partitioner: Partitioner, records: Records
+) -> Iterator[tuple[Partition, EncodedBatch]]:
     topic = cluster.patiently(lambda: cluster.topic(records.topic))
     for partition, columns in partitioner.split(records, len(topic.leaders)):
         for batch in batches_of(

@@ -1,0 +1,155 @@
+"""Where a database is: JDBC's URLs, with which existing configurations come.
+
+jdbc:postgresql://host:5432/shop?user=reader&sslmode=require     postgresql://host/shop
+jdbc:sqlite:/var/lib/shop.db                                     sqlite:///var/lib/shop.db
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from ottla.connect.connectors.jdbc.database import Database, DatabaseError
+from ottla.connect.errors import ConfigException, RetriableException
+
+POSTGRES: Final = ("postgresql", "postgres")
+POSTGRES_PORT: Final = 5432
+CONNECTION: Final = "connection."
+# What the worker's part of `connection.*` is, and not the driver's.
+OURS: Final = frozenset({"url", "user", "password", "attempts", "backoff.ms"})
+# JDBC's names for what libpq names otherwise.
+LIBPQ: Final = {
+    "loginTimeout": "connect_timeout",
+    "connectTimeout": "connect_timeout",
+    "ApplicationName": "application_name",
+    "sslrootcert": "sslrootcert",
+    "sslcert": "sslcert",
+    "sslkey": "sslkey",
+    "tcpKeepAlive": "keepalives",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """`kind` is postgresql or sqlite; `place` the path of SQLite's file."""
+
+    kind: str
+    place: str = ""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+def address_of(url: str) -> Address:
+    plain = url.removeprefix("jdbc:")
+    kind = plain.split(":", 1)[0]
+    if kind in POSTGRES:
+        return Address("postgresql", parameters=_postgres(plain, url))
+    if kind == "sqlite":
+        path = plain[len("sqlite:") :]
+        if path.startswith("///"):
+            path = path[2:]
+        if not path:
+            raise ConfigException.of("connection.url", url, "SQLite's file is missing")
+        return Address("sqlite", path)
+    raise ConfigException.of(
+        "connection.url",
+        url,
+        "databases are PostgreSQL (jdbc:postgresql://host:port/database) and SQLite"
+        " (jdbc:sqlite:path)",
+    )
+
+
+def _postgres(plain: str, url: str) -> dict[str, str]:
+    parts = urlsplit(plain if "://" in plain else plain.replace(":", ":///", 1))
+    database = unquote(parts.path.lstrip("/"))
+    wishes = dict(parse_qsl(parts.query, keep_blank_values=True))
+    user_info, _, places = parts.netloc.rpartition("@")
+    hosts, ports = [], []
+    for place in places.split(",") if places else ["localhost"]:
+        host, colon, port = place.rpartition(":")
+        if colon and not port.endswith("]"):
+            hosts.append(host.strip("[]"))
+            ports.append(port)
+        else:
+            hosts.append(place.strip("[]"))
+            ports.append(str(POSTGRES_PORT))
+    if not all(port.isdigit() for port in ports):
+        raise ConfigException.of("connection.url", url, "the port is not a number")
+    found = {"host": ",".join(hosts), "port": ",".join(ports)}
+    if database:
+        found["dbname"] = database
+    if user_info:
+        user, colon, password = user_info.partition(":")
+        found["user"] = unquote(user)
+        if colon:
+            found["password"] = unquote(password)
+    return found | driver_parameters(wishes)
+
+
+def driver_parameters(wishes: Mapping[str, str]) -> dict[str, str]:
+    """JDBC's parameters as libpq's; what libpq doesn't know it refuses by name."""
+    found: dict[str, str] = {}
+    for name, value in wishes.items():
+        if name == "currentSchema":
+            found["options"] = f"-c search_path={value}"
+        elif name == "ssl":
+            found.setdefault("sslmode", "require" if value in ("", "true") else "prefer")
+        elif name == "tcpKeepAlive":
+            found["keepalives"] = "1" if value == "true" else "0"
+        else:
+            found[LIBPQ.get(name, name)] = value
+    return found
+
+
+def check_address(config: Mapping[str, str], errors: list[str]) -> None:
+    """Adds what is wrong with the URL, if nothing was found yet. Nobody is connected to."""
+    if errors:
+        return
+    try:
+        address_of(config.get("connection.url") or "")
+    except ConfigException as error:
+        errors.append(str(error))
+
+
+def open_database(config: Mapping[str, str]) -> Database:
+    """One try to connect, as `connection.*` says."""
+    address = address_of(config.get("connection.url") or "")
+    quotes = config.get("quote.sql.identifiers", "").upper() != "NEVER"
+    if address.kind == "sqlite":
+        from ottla.connect.connectors.jdbc.sqlite import Sqlite
+
+        return Sqlite(address.place, quotes=quotes)
+    parameters = dict(address.parameters)
+    for name, setting in (("user", "connection.user"), ("password", "connection.password")):
+        value = config.get(setting)
+        if value:
+            parameters[name] = str(value)
+    extra = {
+        name.removeprefix(CONNECTION): value
+        for name, value in config.items()
+        if name.startswith(CONNECTION) and name.removeprefix(CONNECTION) not in OURS
+    }
+    try:
+        from ottla.connect.connectors.jdbc.postgres import Postgres
+    except ImportError as error:
+        raise ConfigException(
+            "PostgreSQL needs psycopg: pip install 'ottla[postgresql]'"
+            f" (it can't be imported: {error})"
+        ) from error
+    return Postgres(parameters | driver_parameters(extra), quotes=quotes)
+
+
+def open_patiently(config: Mapping[str, str], *, attempts: int, backoff_ms: int) -> Database:
+    """As often as `connection.attempts` says, with `connection.backoff.ms` between."""
+    for attempt in range(1, attempts + 1):
+        try:
+            return open_database(config)
+        except DatabaseError as error:
+            if attempt == attempts:
+                raise RetriableException(
+                    f"no connection to the database after {attempts} attempts: {error}"
+                ) from error
+        time.sleep(backoff_ms / 1000)
+    raise AssertionError("connection.attempts is at least 1")

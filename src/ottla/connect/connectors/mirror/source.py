@@ -1,0 +1,339 @@
+"""MirrorSource: records of the source's topics, partition by partition, with headers and times.
+
+After each commit a task notes, for each partition, how far it has come in both clusters: an offset
+sync. It asks the target for the partition's end before it gives out more, so all that lies
+before it there was copied from before it here; nobody else writes to a mirrored topic.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ottla.client.acls import Acl, AclResource
+from ottla.client.offsets import EARLIEST, LATEST
+from ottla.client.record import Record, TopicPartition
+from ottla.connect.api import (
+    ExactlyOnceSupport,
+    Props,
+    SourceConnector,
+    SourceTask,
+    SourceTaskContext,
+)
+from ottla.connect.config import ConfigDef, ConfigType, Importance
+from ottla.connect.connectors.mirror import clusters, rights
+from ottla.connect.connectors.mirror.formats import OffsetSync
+from ottla.connect.connectors.mirror.policies import (
+    DefaultReplicationPolicy,
+    offset_syncs_topic,
+    policy_of,
+)
+from ottla.connect.connectors.mirror.settings import (
+    CONFIGS_EXCLUDE,
+    SOURCE,
+    SOURCE_CONSUMER,
+    TARGET,
+    TOPICS_EXCLUDE,
+    choice,
+    interval,
+    matches,
+)
+from ottla.connect.connectors.mirror.settings import clusters as common
+from ottla.connect.data import BYTES_SCHEMA, OPTIONAL_BYTES_SCHEMA, Header, SourceRecord
+from ottla.connect.errors import ConnectException, RetriableException
+from ottla.connect.validators import at_least, one_of
+from ottla.errors import ErrorCode, KafkaError
+
+PARTITIONS: Final = "task.assigned.partitions"
+POLL_RECORDS_MAX: Final = 5000
+CLUSTER, TOPIC, PARTITION, OFFSET = "cluster", "topic", "partition", "offset"
+
+log = logging.getLogger("ottla.connect.mirror")
+
+
+def _config() -> ConfigDef:
+    low = Importance.LOW
+    config = choice(common(), "topics", TOPICS_EXCLUDE)
+    interval(config, "refresh.topics", 600, "look for new topics and partitions")
+    interval(config, "sync.topic.configs", 600, "copy the configs of topics")
+    interval(config, "sync.topic.acls", 600, "copy the rights (ACLs) to read topics")
+    return (
+        config.define(
+            *("config.properties.exclude", ConfigType.LIST, CONFIGS_EXCLUDE, low),
+            "Configs of topics that are not copied, as regular expressions.",
+        )
+        .define(
+            *("offset-syncs.topic.location", ConfigType.STRING, "source", low),
+            "The cluster with the topic of offset syncs: source, target.",
+            validator=one_of("source", "target"),
+        )
+        .define(
+            *("offset-syncs.topic.replication.factor", ConfigType.INT, -1, low),
+            "Of that topic; -1: the broker's default.",
+        )
+        .define(
+            *("emit.offset-syncs.enabled", ConfigType.BOOLEAN, True, low),
+            "Whether to note offset syncs: checkpoints need them.",
+        )
+        .define(
+            *("consumer.poll.timeout.ms", ConfigType.LONG, 1000, low),
+            "How long a poll waits for records.", validator=at_least(0),
+        )
+    )  # fmt: skip
+
+
+CONFIG: Final = _config()
+
+
+class MirrorSourceConnector(SourceConnector):
+    def version(self) -> str:
+        return "1.0"
+
+    def config_def(self) -> ConfigDef:
+        return CONFIG
+
+    def start(self, props: Props) -> None:
+        self._settings = settings = CONFIG.parse(props)
+        self._props = dict(props)
+        self._policy = policy_of(settings)
+        self._source = clusters.admin_of(props, SOURCE)
+        self._target = clusters.admin_of(props, TARGET)
+        self._found: list[TopicPartition] = []
+        self._acls: set[Acl] = set()
+        self._without_acls = False
+        self._watch: clusters.Watch | None = None
+        try:
+            self._prepare()
+        except KafkaError as error:
+            self.stop()
+            raise RetriableException(f"the clusters can't be asked: {error}") from error
+        every = {
+            "refresh.topics": self._refresh,
+            "sync.topic.configs": self._sync_configs,
+            "sync.topic.acls": self._sync_acls,
+        }
+        self._watch = clusters.Watch(
+            {
+                name: (settings[f"{name}.interval.seconds"], look)
+                for name, look in every.items()
+                if settings[f"{name}.enabled"]
+            }
+        )
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        count = min(max_tasks, len(self._found))
+        return [
+            {**self._props, PARTITIONS: json.dumps(self._found[task::count])}
+            for task in range(count)
+        ]
+
+    def stop(self) -> None:
+        if self._watch is not None:
+            self._watch.stop()
+        self._source.close()
+        self._target.close()
+
+    def exactly_once_support(self, props: Props) -> ExactlyOnceSupport | None:
+        return ExactlyOnceSupport.SUPPORTED
+
+    def alter_offsets(
+        self,
+        props: Props,
+        offsets: Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]],
+    ) -> bool:
+        for partition, offset in offsets:
+            if set(partition) != {CLUSTER, TOPIC, PARTITION}:
+                raise ConnectException(f"{dict(partition)} is not {CLUSTER}, {TOPIC}, {PARTITION}")
+            if offset is not None and not isinstance(offset.get(OFFSET), int):
+                raise ConnectException(f"{dict(offset)} has no whole number {OFFSET!r}")
+        return True
+
+    def _prepare(self) -> None:
+        settings = self._settings
+        if settings["emit.offset-syncs.enabled"]:
+            home = self._source if settings["offset-syncs.topic.location"] == "source" else None
+            clusters.make_internal(
+                home or self._target,
+                offset_syncs_topic(settings[f"{TARGET}alias"]),
+                settings["offset-syncs.topic.replication.factor"],
+            )
+        self._found = self._look()
+        if settings["sync.topic.acls.enabled"]:
+            try:
+                self._sync_acls()
+            except KafkaError as error:  # who may not ask for ACLs may still copy records
+                log.warning("ACLs are not copied, and tried again: %s", error)
+
+    def _look(self) -> list[TopicPartition]:
+        """The partitions to copy; topics in the target have as many of them."""
+        settings, policy = self._settings, self._policy
+        names = [each for each in self._source.topics.names() if self._wants(each)]
+        counts = clusters.partition_counts(self._source, names)
+        alias = settings[f"{SOURCE}alias"]
+        remote = {name: policy.remote(alias, name) for name in counts}
+        there = clusters.partition_counts(self._target, remote.values())
+        for name, count in counts.items():
+            target = remote[name]
+            if target not in there:
+                configs = self._configs_of(name)
+                clusters.make_topic(
+                    self._target, target, count, settings["replication.factor"], configs
+                )
+            elif there[target] < count:
+                self._target.topics.grow(target, count)
+        return [TopicPartition(name, n) for name in sorted(counts) for n in range(counts[name])]
+
+    def _wants(self, topic: str) -> bool:
+        settings, policy = self._settings, self._policy
+        if not policy.is_copyable(topic, settings[f"{TARGET}alias"]):
+            return False
+        if policy.is_heartbeats(topic):
+            return True
+        return matches(topic, settings["topics"], settings["topics.exclude"])
+
+    def _refresh(self) -> None:
+        found = self._look()
+        if found != self._found:
+            self._found = found
+            self.context.request_task_reconfiguration()
+
+    def _configs_of(self, topic: str) -> dict[str, str]:
+        excluded = self._settings["config.properties.exclude"]
+        found = clusters.set_configs(self._source, topic)
+        return {name: value for name, value in found.items() if not matches(name, excluded, ())}
+
+    def _sync_configs(self) -> None:
+        alias = self._settings[f"{SOURCE}alias"]
+        for topic in sorted({each.topic for each in self._found}):
+            target = self._policy.remote(alias, topic)
+            clusters.sync_configs(self._target, target, self._configs_of(topic))
+
+    def _sync_acls(self) -> None:
+        """A cluster without an authorizer has none to copy: that is said once."""
+        if self._without_acls:
+            return
+        topics = {each.topic for each in self._found}
+        alias = self._settings[f"{SOURCE}alias"]
+        try:
+            found = rights.of_copies(
+                self._source.acls.describe(AclResource.TOPIC),
+                wanted=topics.__contains__,
+                remote=lambda name: self._policy.remote(alias, name),
+            )
+            new = [each for each in found if each not in self._acls]
+            if new:
+                self._target.acls.create(new)
+                self._acls.update(new)
+        except KafkaError as error:
+            if error.code is not ErrorCode.SECURITY_DISABLED:
+                raise
+            self._without_acls = True
+            log.info("no ACLs are copied: a cluster has no authorizer (%s)", error)
+
+
+class MirrorSourceTask(SourceTask):
+    def start(self, props: Props, context: SourceTaskContext) -> None:
+        settings = CONFIG.parse(props)
+        self._alias: str = settings[f"{SOURCE}alias"]
+        self._policy: DefaultReplicationPolicy = policy_of(settings)
+        self._timeout_s = settings["consumer.poll.timeout.ms"] / 1000
+        assigned = [TopicPartition(*each) for each in json.loads(props[PARTITIONS])]
+        self._partitions = {each: self._source_partition(each) for each in assigned}
+        self._remote = {each: self._policy.remote(self._alias, each.topic) for each in assigned}
+        self._consumer = clusters.consumer_of(props, SOURCE)
+        latest = props.get(f"{SOURCE_CONSUMER}auto.offset.reset") == "latest"
+        first = LATEST if latest else EARLIEST
+        self._consumer.assign({each: self._start_of(context, each, first) for each in assigned})
+        self._syncs = Syncs(props, settings) if settings["emit.offset-syncs.enabled"] else None
+
+    def poll(self) -> Sequence[SourceRecord] | None:
+        try:
+            record = self._consumer.poll(self._timeout_s)
+            records = []
+            while record is not None:
+                records.append(self._record(record))
+                if not self._consumer.has_more or len(records) >= POLL_RECORDS_MAX:
+                    break
+                record = self._consumer.poll()
+        except KafkaError as error:
+            raise RetriableException(f"{self._alias} can't be read: {error}") from error
+        return records or None
+
+    def commit_record(self, record: SourceRecord) -> None:
+        if self._syncs is not None:
+            partition = record.source_partition
+            place = TopicPartition(partition[TOPIC], partition[PARTITION])
+            self._syncs.reached(place, self._remote[place], record.source_offset[OFFSET])
+
+    def commit(self) -> None:
+        if self._syncs is not None:
+            self._syncs.write()
+
+    def stop(self) -> None:
+        self._consumer.close()
+        if self._syncs is not None:
+            self._syncs.close()
+
+    def _source_partition(self, place: TopicPartition) -> dict[str, Any]:
+        return {CLUSTER: self._alias, TOPIC: place.topic, PARTITION: place.partition}
+
+    def _start_of(self, context: SourceTaskContext, place: TopicPartition, first: int) -> int:
+        offset = context.offset(self._partitions[place])
+        return first if offset is None else int(offset[OFFSET]) + 1
+
+    def _record(self, record: Record[bytes, bytes]) -> SourceRecord:
+        place = record.topic_partition
+        return SourceRecord(
+            self._partitions[place],
+            {OFFSET: record.offset},
+            self._remote[place],
+            record.partition,
+            OPTIONAL_BYTES_SCHEMA,
+            record.key,
+            BYTES_SCHEMA if record.value is not None else OPTIONAL_BYTES_SCHEMA,
+            record.value,
+            record.timestamp_ms,
+            tuple(Header(name, value, OPTIONAL_BYTES_SCHEMA) for name, value in record.headers),
+        )
+
+
+class Syncs:
+    """Notes where a task has come to in both clusters."""
+
+    def __init__(self, props: Props, settings: Mapping[str, Any]) -> None:
+        at_source = settings["offset-syncs.topic.location"] == "source"
+        self._topic = offset_syncs_topic(settings[f"{TARGET}alias"])
+        self._producer = clusters.producer_of(props, SOURCE if at_source else TARGET)
+        self._target = clusters.admin_of(props, TARGET)
+        self._reached: dict[TopicPartition, tuple[TopicPartition, int]] = {}
+
+    def reached(self, place: TopicPartition, remote: str, offset: int) -> None:
+        """This record of the source is in the target."""
+        self._reached[place] = (TopicPartition(remote, place.partition), offset + 1)
+
+    def write(self) -> None:
+        """A sync that can't be written is no harm: the next one says more."""
+        reached, self._reached = self._reached, {}
+        if not reached:
+            return
+        try:
+            ends = clusters.ends_of(self._target, [remote for remote, _ in reached.values()])
+            for place, (remote, upstream) in reached.items():
+                if remote in ends:
+                    sync = OffsetSync(place, upstream, ends[remote])
+                    self._producer.send(self._topic, sync.value(), key=sync.key(), partition=0)
+            self._producer.flush()
+        except KafkaError as error:
+            log.warning("offset syncs can't be written: %s", error)
+
+    def close(self) -> None:
+        try:
+            self._producer.close()
+        except KafkaError as error:
+            log.warning("offset syncs were not all written: %s", error)
+        self._target.close()
+
+
+MirrorSourceConnector.task_class = MirrorSourceTask

@@ -1,0 +1,139 @@
+"""The storage sink: topics into files."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from ottla.client.record import TopicPartition
+from ottla.connect.api import Props, SinkConnector, SinkTask, SinkTaskContext
+from ottla.connect.config import ConfigDef, ConfigValue
+from ottla.connect.connectors.jdbc.times import zone_of
+from ottla.connect.connectors.storage.formats import encoder_of, extension_of
+from ottla.connect.connectors.storage.partitioners import (
+    extractor_of,
+    folder_of,
+    is_by_time,
+)
+from ottla.connect.connectors.storage.settings import (
+    CONFIG,
+    WALLCLOCK,
+    problems,
+    settings_of,
+)
+from ottla.connect.connectors.storage.stores import store_of
+from ottla.connect.connectors.storage.writing import PartitionFiles, Rules
+from ottla.connect.data import SinkRecord
+from ottla.connect.errors import DataException
+
+
+class StorageSinkConnector(SinkConnector):
+    def version(self) -> str:
+        return "1.0"
+
+    def config_def(self) -> ConfigDef:
+        return CONFIG
+
+    def validate(self, props: Props) -> list[ConfigValue]:
+        return list(CONFIG.validate_with(props, problems).values())
+
+    def start(self, props: Props) -> None:
+        rules_of(settings_of(props))
+        self._props = dict(props)
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        return [self._props] * max_tasks
+
+    def alter_offsets(self, props: Props, offsets: Mapping[TopicPartition, int | None]) -> bool:
+        """Files have offsets in their names: what is read again is written over."""
+        return True
+
+
+class StorageSinkTask(SinkTask):
+    def start(self, props: Props, context: SinkTaskContext) -> None:
+        self._settings = settings_of(props)
+        self._rules = rules_of(self._settings)
+        self._context = context
+        self._files: dict[TopicPartition, PartitionFiles] = {}
+
+    def open(self, partitions: Collection[TopicPartition]) -> None:
+        for each in partitions:
+            self._files[each] = PartitionFiles(each, self._rules)
+
+    def put(self, records: Sequence[SinkRecord]) -> None:
+        for record in records:
+            # The partition that it was read from: a transform may have named another topic.
+            files = self._files_of(record)
+            if record.value is None:
+                self._tombstone(record)
+                continue
+            try:
+                files.add(record)
+            except DataException as error:
+                reporter = self._context.errant_record_reporter
+                if reporter is None:
+                    raise
+                reporter.report(record, error)
+        if not records:
+            for files in self._files.values():
+                files.close_by_clock()
+
+    def flush(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Files are closed by their rules: see `pre_commit`."""
+
+    def pre_commit(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        return {
+            each: self._files[each].safe(place) if each in self._files else place
+            for each, place in offsets.items()
+        }
+
+    def close(self, partitions: Collection[TopicPartition]) -> None:
+        """What waits is read again by who comes next."""
+        for each in partitions:
+            self._files.pop(each, None)
+
+    def _files_of(self, record: SinkRecord) -> PartitionFiles:
+        key = TopicPartition(record.original_topic, record.original_partition or 0)
+        if key not in self._files:
+            self._files[key] = PartitionFiles(key, self._rules)
+        return self._files[key]
+
+    def _tombstone(self, record: SinkRecord) -> None:
+        if self._settings["behavior.on.null.values"] == "fail":
+            raise DataException(
+                f"the record {record.topic}-{record.partition}@{record.offset} has no value:"
+                " behavior.on.null.values=ignore leaves such records out"
+            )
+
+
+def rules_of(settings: Mapping[str, Any]) -> Rules:
+    rotate_ms = settings["rotate.interval.ms"]
+    return Rules(
+        store=store_of(settings),
+        encode=encoder_of(settings),
+        extension=extension_of(settings),
+        folder=folder_of(settings),
+        extract=extractor_of(settings),
+        flush_size=settings["flush.size"],
+        rotate_ms=rotate_ms,
+        schedule_ms=settings["rotate.schedule.interval.ms"],
+        pad_width=settings["filename.offset.zero.pad.width"],
+        one_folder=rotate_ms > 0 and is_by_time(settings),
+        by_clock=settings["timestamp.extractor"] == WALLCLOCK,
+        offset_ms=_offset_of(settings["timezone"]),
+    )
+
+
+def _offset_of(timezone: str) -> Callable[[int], int]:
+    zone = zone_of(timezone, "timezone")
+
+    def offset_ms(now_ms: int) -> int:
+        moment = datetime.datetime.fromtimestamp(now_ms / 1000, zone)
+        found = moment.utcoffset() or datetime.timedelta()
+        return found // datetime.timedelta(milliseconds=1)
+
+    return offset_ms
+
+
+StorageSinkConnector.task_class = StorageSinkTask

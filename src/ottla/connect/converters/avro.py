@@ -1,0 +1,99 @@
+"""AvroConverter: Avro by the schemas of a registry, in Confluent's mapping of types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from ottla.connect.config import ConfigDef, ConfigType, Importance
+from ottla.connect.converters.avro_anything import anything_decoded, anything_encoded
+from ottla.connect.converters.avro_binary import AvroBinary
+from ottla.connect.converters.avro_decoding import AvroDecoders, plain_default
+from ottla.connect.converters.avro_encoding import AvroEncoders
+from ottla.connect.converters.avro_from_connect import avro_text
+from ottla.connect.converters.avro_names import ANYTHING, AvroSettings
+from ottla.connect.converters.avro_to_connect import ConnectFromAvro
+from ottla.connect.converters.registry_converter import (
+    Encode,
+    Read,
+    RegistryConverter,
+    SchemaText,
+)
+from ottla.connect.data import Schema
+from ottla.schemas.avro.node import AvroNode
+from ottla.schemas.schema_types import ParsedSchema
+
+SETTINGS = {
+    "enhanced.avro.schema.support": (
+        "enhanced",
+        "Whether enums stay enums, and union fields have full names.",
+    ),
+    "connect.meta.data": (
+        "meta_data",
+        "Whether names, docs, versions and parameters of Connect schemas are kept in Avro.",
+    ),
+    "scrub.invalid.names": ("scrub", "Whether illegal characters in names are replaced."),
+    "allow.optional.map.keys": (
+        "optional_keys",
+        "Whether a map with optional string keys is a map in Avro.",
+    ),
+    "flatten.singleton.unions": ("flatten_singletons", "Whether a union of one type is that type."),
+    "generalized.sum.type.support": (
+        "generalized",
+        "Whether enums and unions are described as by the JSON Schema and Protobuf converters.",
+    ),
+    "ignore.default.for.nullables": (
+        "ignore_defaults",
+        "Whether a null stays null where its field has a default.",
+    ),
+}
+
+
+class AvroConverter(RegistryConverter):
+    kind: ClassVar[str] = "AVRO"
+    language: ClassVar[str] = "Avro"
+
+    def language_config(self, config: ConfigDef) -> ConfigDef:
+        for setting, (part, doc) in SETTINGS.items():
+            default = AvroSettings._field_defaults[part]
+            config.define(setting, ConfigType.BOOLEAN, default, Importance.MEDIUM, doc)
+        return config
+
+    def set_up(self, settings: Mapping[str, Any]) -> None:
+        self._settings = AvroSettings(
+            **{part: settings[setting] for setting, (part, _) in SETTINGS.items()}
+        )
+
+    def schema_text(self, schema: Schema | None) -> SchemaText:
+        return SchemaText(*avro_text(schema, self._settings))
+
+    def encoder(self, schema: Schema | None, written: ParsedSchema) -> Encode:
+        root: AvroNode = written.body.root
+        binary = AvroBinary(root)
+        if schema is None:
+            return lambda value: binary.write(anything_encoded(value))
+        encode = AvroEncoders(binary, self._settings).of(schema, root)
+        return lambda value: binary.write(encode(value))
+
+    def reader(self, parsed: ParsedSchema, version: int | None) -> Read:
+        root: AvroNode = parsed.body.root
+        binary = AvroBinary(root)
+        read = binary.read
+        if root.name == ANYTHING:
+            return lambda data, position: (None, anything_decoded(read(data, position)))
+
+        def default(schema: Schema, node: AvroNode, value: Any) -> Any:
+            # Of a part of the schema: its own bytes, its own numbers for branches.
+            part = AvroBinary(node)
+            decode = AvroDecoders(part, self._settings).of(schema, node)
+            plain = plain_default(node, value, part)
+            return plain if decode is None else decode(plain)
+
+        schema = ConnectFromAvro(self._settings, default).of(root, version=version)
+        decode = AvroDecoders(binary, self._settings).of(schema, root)
+        if decode is None:
+            return lambda data, position: (schema, read(data, position))
+        return lambda data, position: (schema, decode(read(data, position)))
+
+    def record_name(self, parsed: ParsedSchema) -> str | None:
+        return parsed.body.root.name or None

@@ -1,0 +1,105 @@
+"""JsonSchemaConverter: JSON by the schemas of a registry, in Confluent's mapping of types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from ottla.connect.config import ConfigDef, ConfigType, Importance
+from ottla.connect.converters.json import dumped, dumped_schemaless, exactly, loaded
+from ottla.connect.converters.json_decoding import decimals_in
+from ottla.connect.converters.json_schema_from_connect import JsonSchemaFromConnect
+from ottla.connect.converters.json_schema_names import JsonSchemaSettings
+from ottla.connect.converters.json_schema_to_connect import ConnectFromJsonSchema
+from ottla.connect.converters.json_schema_values import (
+    JsonSchemaDecoders,
+    JsonSchemaEncoders,
+)
+from ottla.connect.converters.registry_converter import (
+    Encode,
+    Read,
+    RegistryConverter,
+    SchemaText,
+)
+from ottla.connect.data import Schema
+from ottla.connect.validators import one_of_any_case
+from ottla.schemas.json_text import write
+from ottla.schemas.schema_types import ParsedSchema
+
+SETTINGS = {
+    "object.additional.properties": (
+        "additional_properties",
+        "Whether objects may have properties that their schema does not name.",
+    ),
+    "use.optional.for.nonrequired": (
+        "optional_if_not_required",
+        "Whether properties that are not required are optional fields.",
+    ),
+    "flatten.singleton.unions": ("flatten_singletons", "Whether a union of one type is that type."),
+    "generalized.sum.type.support": (
+        "generalized",
+        "Whether enums and unions are described as by the Avro and Protobuf converters.",
+    ),
+    "ignore.default.for.nullables": (
+        "ignore_defaults",
+        "Whether a null stays null where its field has a default.",
+    ),
+}
+
+
+class JsonSchemaConverter(RegistryConverter):
+    kind: ClassVar[str] = "JSON"
+    language: ClassVar[str] = "JSON"
+
+    def language_config(self, config: ConfigDef) -> ConfigDef:
+        for setting, (part, doc) in SETTINGS.items():
+            default = JsonSchemaSettings._field_defaults[part]
+            config.define(setting, ConfigType.BOOLEAN, default, Importance.MEDIUM, doc)
+        return config.define(
+            "decimal.format",
+            ConfigType.STRING,
+            "BASE64",
+            Importance.LOW,
+            "How decimals are written: BASE64 (exact) or NUMERIC (as JSON numbers).",
+            validator=one_of_any_case("NUMERIC", "BASE64"),
+        )
+
+    def set_up(self, settings: Mapping[str, Any]) -> None:
+        self._settings = JsonSchemaSettings(
+            numeric_decimals=settings["decimal.format"].upper() == "NUMERIC",
+            **{part: settings[setting] for setting, (part, _) in SETTINGS.items()},
+        )
+        with_defaults = not self._settings.ignore_defaults
+        self._encoders = JsonSchemaEncoders(self._settings.numeric_decimals, with_defaults)
+        self._decoders = JsonSchemaDecoders(with_defaults)
+
+    def schema_text(self, schema: Schema | None) -> SchemaText:
+        if schema is None:
+            return SchemaText("{}")
+        from_connect = JsonSchemaFromConnect(self._settings, self._json_default)
+        return SchemaText(write(from_connect.of(schema)), schema.name)
+
+    def _json_default(self, schema: Schema, default: Any) -> Any:
+        return loaded(dumped(self._encoders.of(schema)(default), self._settings.numeric_decimals))
+
+    def encoder(self, schema: Schema | None, written: ParsedSchema) -> Encode:
+        if schema is None:
+            return dumped_schemaless
+        encode, numeric = self._encoders.of(schema), self._settings.numeric_decimals
+        return lambda value: dumped(encode(value), numeric)
+
+    def reader(self, parsed: ParsedSchema, version: int | None) -> Read:
+        root = parsed.body.root
+        if root.accepts_everything:
+            return lambda data, position: (None, loaded(data[position:]))
+        to_connect = ConnectFromJsonSchema(
+            self._settings, lambda inner, default: self._decoders.of(inner)(default)
+        )
+        schema = to_connect.of(root, version=version)
+        decode = self._decoders.of(schema)
+        load = exactly if decimals_in(schema) else loaded
+        return lambda data, position: (schema, decode(load(data[position:])))
+
+    def record_name(self, parsed: ParsedSchema) -> str | None:
+        title = parsed.body.root.get("title")
+        return title if isinstance(title, str) else None

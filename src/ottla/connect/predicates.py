@@ -1,0 +1,64 @@
+"""Predicates: which records a transform is for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.connect.config import ConfigDef, ConfigType
+from ottla.connect.data import ConnectRecord
+from ottla.connect.validators import every, non_empty_string, regex
+from ottla.rows.java.regular_expressions import compile_java
+
+
+class Predicate:
+    """`configure` first, then `test` for each record."""
+
+    def version(self) -> str:
+        return "undefined"
+
+    def config_def(self) -> ConfigDef:
+        return ConfigDef()
+
+    def configure(self, props: Mapping[str, Any]) -> None:
+        pass
+
+    def test(self, record: ConnectRecord) -> bool:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        pass
+
+
+class HasHeaderKey(Predicate):
+    def config_def(self) -> ConfigDef:
+        return ConfigDef().define(
+            "name", ConfigType.STRING, doc="The header's name.", validator=non_empty_string
+        )
+
+    def configure(self, props: Mapping[str, Any]) -> None:
+        self._name = self.config_def().parse(props)["name"]
+
+    def test(self, record: ConnectRecord) -> bool:
+        return any(header.key == self._name for header in record.headers)
+
+
+class RecordIsTombstone(Predicate):
+    def test(self, record: ConnectRecord) -> bool:
+        return record.value is None
+
+
+class TopicNameMatches(Predicate):
+    def config_def(self) -> ConfigDef:
+        return ConfigDef().define(
+            "pattern",
+            ConfigType.STRING,
+            doc="An expression that must match the whole name of the topic.",
+            validator=every(non_empty_string, regex),
+        )
+
+    def configure(self, props: Mapping[str, Any]) -> None:
+        self._pattern = compile_java(self.config_def().parse(props)["pattern"])
+
+    def test(self, record: ConnectRecord) -> bool:
+        return self._pattern.fullmatch(record.topic) is not None

@@ -1,0 +1,123 @@
+"""What a transform is; and what those of ours share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeVar
+
+from ottla.connect.config import ConfigDef, ConfigType, Importance
+from ottla.connect.data import ConnectRecord, Schema, Struct, Type
+from ottla.connect.errors import DataException
+
+R = TypeVar("R", bound=ConnectRecord)
+
+
+class Transform:
+    """`configure` first, then `apply` for each record; None leaves the record out."""
+
+    def version(self) -> str:
+        return "undefined"
+
+    def config_def(self) -> ConfigDef:
+        return ConfigDef()
+
+    def configure(self, props: Mapping[str, Any]) -> None:
+        pass
+
+    def apply(self, record: R) -> R | None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        pass
+
+
+class HalfTransform(Transform):
+    """Works on the key or on the value: Kafka has a class for each, Name$Key and Name$Value."""
+
+    of_key: ClassVar[bool] = False
+
+    def schema_of(self, record: ConnectRecord) -> Schema | None:
+        return record.key_schema if self.of_key else record.value_schema
+
+    def value_of(self, record: ConnectRecord) -> Any:
+        return record.key if self.of_key else record.value
+
+    def changed(self, record: R, schema: Schema | None, value: Any) -> R:
+        made = record.copied()
+        if self.of_key:
+            made.key_schema, made.key = schema, value
+        else:
+            made.value_schema, made.value = schema, value
+        return made
+
+
+class Plan:
+    """How structs of one schema become structs of another: the schema, and defaults to fill in."""
+
+    __slots__ = ("defaults", "schema")
+
+    def __init__(self, schema: Schema, fill: Schema | None) -> None:
+        self.schema = schema
+        self.defaults = defaults_of(fill) if fill is not None else None
+
+
+def defaults_of(schema: Schema) -> list[Any] | None:
+    """None where no field has one."""
+    defaults = [field.schema.default for field in schema.fields]
+    return defaults if any(each is not None for each in defaults) else None
+
+
+def filled(struct: Struct, defaults: list[Any] | None) -> list[Any]:
+    """A struct's values in order, nulls replaced by defaults; a list of its own."""
+    values = struct.values_in_order
+    if defaults is None:
+        return list(values)
+    return [d if v is None else v for v, d in zip(values, defaults, strict=True)]
+
+
+def basics_of(schema: Schema) -> dict[str, Any]:
+    """What a schema that is made from another keeps of it: not whether it is optional."""
+    return {
+        "name": schema.name,
+        "version": schema.version,
+        "doc": schema.doc,
+        "parameters": schema.parameters,
+    }
+
+
+def with_fields(schema: Schema, fields: list[tuple[str, Schema]]) -> Schema:
+    return Schema(Type.STRUCT, fields=fields, **basics_of(schema))
+
+
+def replace_null_config(config: ConfigDef) -> ConfigDef:
+    return config.define(
+        "replace.null.with.default",
+        ConfigType.BOOLEAN,
+        True,
+        Importance.MEDIUM,
+        "Whether a null takes the default value of its field.",
+    )
+
+
+# What a transform needs its input to be.
+
+
+def require_map(value: Any, purpose: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise DataException(
+            f"Only Map objects supported in absence of schema for [{purpose}], "
+            f"found: {class_name(value)}"
+        )
+    return value
+
+
+def require_struct(value: Any, purpose: str) -> Struct:
+    if not isinstance(value, Struct):
+        raise DataException(
+            f"Only Struct objects supported for [{purpose}], found: {class_name(value)}"
+        )
+    return value
+
+
+def class_name(value: Any) -> str:
+    return "null" if value is None else type(value).__name__

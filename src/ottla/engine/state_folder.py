@@ -1,0 +1,207 @@
+"""Where files of state lie: a folder of a file system, or a prefix of an object store.
+
+    /shared/state, file:///shared/state     files of this machine, or of a disk that it mounts
+    s3://bucket/prefix?endpoint_override=   what pyarrow.fs reads such a URI as (s3, gs, abfs, hdfs)
+
+A file appears whole or not at all, and is never written over: its name is its own (state_file.py).
+On a disk that takes a draft, fsync and a rename; an object store shows an object when all of it is
+there, and has no rename.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from pyarrow import fs
+
+DRAFT: Final = ".new-"
+SPOOLED_BYTES_MAX: Final = 16 * 1024 * 1024
+COPY_BYTES: Final = 8 * 1024 * 1024
+READ_BYTES: Final = 1024 * 1024
+
+Write = Callable[[IO[bytes]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class FolderEntry:
+    name: str
+    size: int = 0
+    modified_ns: int = 0
+
+
+class StateFolder(Protocol):
+    def files(self) -> list[FolderEntry]: ...
+
+    def names(self) -> list[str]:
+        """Of the files and folders in it; none if it is not there."""
+
+    def open(self, name: str) -> IO[bytes]: ...
+
+    def put(self, name: str, write: Write) -> FolderEntry:
+        """There for good when this returns; if `write` or we fail, there is nothing."""
+
+    def delete(self, name: str) -> None:
+        """A file, or a folder with all that is in it, if it is there."""
+
+    def child(self, name: str) -> StateFolder: ...
+
+
+def state_folder(place: str) -> StateFolder:
+    """By its path or URI."""
+    if not is_uri(place):
+        return LocalFolder(Path(place))
+    if place.startswith("file:"):
+        return LocalFolder(Path(place.removeprefix("file:").replace("//", "", 1)))
+    base, _, query = place.partition("?")
+    root = "/".join(base.split("/")[:3])  # scheme and bucket
+    system, bucket = _file_system(f"{root}?{query}" if query else root)
+    return ObjectFolder(system, "/".join((bucket, *base.rstrip("/").split("/")[3:])))
+
+
+def is_uri(place: str) -> bool:
+    return "://" in place or place.startswith("file:")
+
+
+def joined(place: str, *names: str) -> str:
+    """A folder within a place; what stands behind a question mark stays at the end."""
+    if not is_uri(place):
+        return str(Path(place, *names))
+    base, mark, query = place.partition("?")
+    return "/".join((base.rstrip("/"), *names)) + mark + query
+
+
+class LocalFolder:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def files(self) -> list[FolderEntry]:
+        found: list[FolderEntry] = []
+        for name in self.names():
+            with contextlib.suppress(FileNotFoundError):  # it was deleted while we looked
+                its = (self._path / name).stat()
+                found.append(FolderEntry(name, its.st_size, its.st_mtime_ns))
+        return found
+
+    def names(self) -> list[str]:
+        try:
+            return os.listdir(self._path)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def open(self, name: str) -> IO[bytes]:
+        return (self._path / name).open("rb")
+
+    def put(self, name: str, write: Write) -> FolderEntry:
+        if not self._path.exists():
+            self._path.mkdir(parents=True, exist_ok=True)
+            for each in list(self._path.parents)[:3]:
+                _sync(each)
+        path = self._path / name
+        draft = path.with_name(f"{name}{DRAFT}{os.urandom(4).hex()}")
+        with draft.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+            its = os.fstat(file.fileno())
+        draft.replace(path)
+        _sync(self._path)
+        return FolderEntry(name, its.st_size, its.st_mtime_ns)
+
+    def delete(self, name: str) -> None:
+        path = self._path / name
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            pass
+        except (IsADirectoryError, PermissionError):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def child(self, name: str) -> StateFolder:
+        return LocalFolder(self._path / name)
+
+    def __str__(self) -> str:
+        return str(self._path)
+
+
+class ObjectFolder:
+    """A prefix of an object store, by pyarrow."""
+
+    def __init__(self, system: fs.FileSystem, path: str) -> None:
+        self._system = system
+        self._path = path
+
+    def files(self) -> list[FolderEntry]:
+        return [
+            FolderEntry(each.base_name, each.size, each.mtime_ns or 0)
+            for each in self._listed()
+            if each.is_file
+        ]
+
+    def names(self) -> list[str]:
+        return [each.base_name for each in self._listed()]
+
+    def open(self, name: str) -> IO[bytes]:
+        opened: IO[bytes] = self._system.open_input_stream(
+            f"{self._path}/{name}", buffer_size=READ_BYTES
+        )
+        return opened
+
+    def put(self, name: str, write: Write) -> FolderEntry:
+        """All of it is here before the first byte goes: a stream of pyarrow that is left in the
+        middle, by an error of ours, is closed, and then what it has is an object."""
+        with tempfile.SpooledTemporaryFile(SPOOLED_BYTES_MAX) as whole:
+            write(whole)
+            size = whole.tell()
+            whole.seek(0)
+            with self._system.open_output_stream(f"{self._path}/{name}") as out:
+                while data := whole.read(COPY_BYTES):
+                    out.write(data)
+        return FolderEntry(name, size)
+
+    def delete(self, name: str) -> None:
+        path = f"{self._path}/{name}"
+        with contextlib.suppress(FileNotFoundError):
+            self._system.delete_file(path)
+            return
+        with contextlib.suppress(FileNotFoundError):
+            self._system.delete_dir(path)
+
+    def child(self, name: str) -> StateFolder:
+        return ObjectFolder(self._system, f"{self._path}/{name}")
+
+    def _listed(self) -> list[fs.FileInfo]:
+        from pyarrow import fs
+
+        found: list[fs.FileInfo] = self._system.get_file_info(
+            fs.FileSelector(self._path, allow_not_found=True)
+        )
+        return found
+
+    def __str__(self) -> str:
+        return f"{self._system.type_name}://{self._path}"
+
+
+@cache
+def _file_system(root: str) -> tuple[fs.FileSystem, str]:
+    """One for a process: it keeps connections. And its name of the bucket, without a password."""
+    from pyarrow import fs
+
+    system, bucket = fs.FileSystem.from_uri(root)
+    return system, bucket
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,502 @@
+"""Stores: what a task remembers, over cells of bytes, in Kafka's own layouts.
+
+    key-value       key                    value
+    timestamped     key                    timestamp (8), value
+    window          key, start (8), number (4)     number: 0, or counts where duplicates are kept
+    session         key, end (8), start (8)
+
+Numbers are big-endian, so that cells lie in the order of their times under each key. Windows are
+forgotten `retention_ms` behind the newest one that this store has seen, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Final, Generic, TypeVar, cast
+
+from ottla.engine.cells import Cells as Cells
+from ottla.engine.cells import DictCells as DictCells
+from ottla.engine.records import ValueAndTimestamp, Window, Windowed
+from ottla.engine.segments import TIME_MAX, Segments
+from ottla.engine.serde_config import SerdeConfig
+from ottla.engine.serdes import BOUNDS, LONG, Serde
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+PLACE: Final = struct.Struct(">qi")  # behind the key of a window store: start, number
+NUMBER_MAX: Final = 2**31 - 1
+_timestamp: Final = LONG.unpack_from
+_eight_bytes: Final = LONG.pack
+
+
+class StoreKind(Enum):
+    KEY_VALUE = "key-value"
+    TIMESTAMPED_KEY_VALUE = "timestamped-key-value"
+    WINDOW = "window"
+    TIMESTAMPED_WINDOW = "timestamped-window"
+    SESSION = "session"
+
+
+PLAIN_KINDS: Final = {
+    StoreKind.TIMESTAMPED_KEY_VALUE: StoreKind.KEY_VALUE,
+    StoreKind.TIMESTAMPED_WINDOW: StoreKind.WINDOW,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSpec:
+    """What a node declares.
+
+    `changelog`: its changes go to a topic, from which the application answers questions about it.
+    `cached`: updates are forwarded at commits, the last one for each key.
+    """
+
+    name: str
+    kind: StoreKind
+    key: Serde[Any]
+    value: Serde[Any]
+    retention_ms: int | None = None
+    window_ms: int | None = None
+    duplicates: bool = False
+    changelog: bool = True
+    cached: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", self.key.configured({}, is_key=True))
+
+    def configured(self, serdes: SerdeConfig) -> StoreSpec:
+        """With the settings of an application."""
+        return replace(self, key=serdes.key(self.key), value=serdes.value(self.value))
+
+    @property
+    def cell_value(self) -> Serde[Any]:
+        """The serde of what lies in the cells, and in the changelog."""
+        timestamped = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW)
+        return Timestamped(self.value) if self.kind in timestamped else self.value
+
+    @property
+    def plain(self) -> StoreSpec:
+        """The same cells, read without the times that lie in front of the values."""
+        kind = PLAIN_KINDS.get(self.kind)
+        return self if kind is None else replace(self, kind=kind, value=Untimed(self.value))
+
+    def open(self, cells: Cells, *, topic: str = "") -> AnyStore:
+        """`topic`: the changelog's name, which serdes are told."""
+        match self.kind:
+            case StoreKind.KEY_VALUE:
+                return KeyValueStore(self, cells, topic)
+            case StoreKind.TIMESTAMPED_KEY_VALUE:
+                return TimestampedKeyValueStore(self, cells, topic)
+            case StoreKind.WINDOW | StoreKind.TIMESTAMPED_WINDOW:
+                return WindowStore(self, cells, topic)
+            case StoreKind.SESSION:
+                return SessionStore(self, cells, topic)
+
+
+def key_value_store(
+    name: str,
+    key: Serde[Any],
+    value: Serde[Any],
+    *,
+    timestamped: bool = False,
+    changelog: bool = True,
+) -> StoreSpec:
+    """For processors, like the next two: what `process(..., stores=[...])` takes."""
+    kind = StoreKind.TIMESTAMPED_KEY_VALUE if timestamped else StoreKind.KEY_VALUE
+    return StoreSpec(name, kind, key, value, changelog=changelog)
+
+
+def window_store(
+    name: str,
+    key: Serde[Any],
+    value: Serde[Any],
+    *,
+    window_ms: int,
+    retention_ms: int,
+    duplicates: bool = False,
+    changelog: bool = True,
+) -> StoreSpec:
+    if retention_ms < window_ms:
+        raise ValueError(
+            f"The retention period of the window store {name} must be no smaller than its window "
+            f"size. Got size=[{window_ms}], retention=[{retention_ms}]"
+        )
+    return StoreSpec(
+        name,
+        StoreKind.WINDOW,
+        key,
+        value,
+        retention_ms=retention_ms,
+        window_ms=window_ms,
+        duplicates=duplicates,
+        changelog=changelog,
+    )
+
+
+def session_store(
+    name: str, key: Serde[Any], value: Serde[Any], *, retention_ms: int, changelog: bool = True
+) -> StoreSpec:
+    return StoreSpec(
+        name, StoreKind.SESSION, key, value, retention_ms=retention_ms, changelog=changelog
+    )
+
+
+class Timestamped(Serde[ValueAndTimestamp[V]]):
+    def __init__(self, inner: Serde[V]) -> None:
+        self.inner = inner
+
+    def serialize(self, topic: str, value: ValueAndTimestamp[V] | None) -> bytes | None:
+        if value is None or value.value is None:
+            return None
+        data = self.inner.serialize(topic, value.value)
+        return None if data is None else LONG.pack(value.timestamp) + data
+
+    def deserialize(self, topic: str, data: bytes | None) -> ValueAndTimestamp[V] | None:
+        if data is None:
+            return None
+        value = cast(V, self.inner.deserialize(topic, data[8:]))
+        return ValueAndTimestamp(value, LONG.unpack_from(data)[0])
+
+
+class Untimed(Serde[V]):
+    """Reads what `Timestamped` writes, and leaves out the time."""
+
+    def __init__(self, inner: Serde[V]) -> None:
+        self.inner = inner
+
+    def serialize(self, topic: str, value: V | None) -> bytes | None:
+        raise NotImplementedError("this view only reads: a value needs its time")
+
+    def deserialize(self, topic: str, data: bytes | None) -> V | None:
+        return None if data is None else self.inner.deserialize(topic, data[LONG.size :])
+
+
+class KeyValueStore(Generic[K, V]):
+    """`range` has both ends in it, and goes by the bytes of the keys, as in Kafka."""
+
+    def __init__(self, spec: StoreSpec, cells: Cells, topic: str = "") -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.cells = cells
+        self.topic = topic
+        self._write_key = spec.key.serialize
+        self._read_key = spec.key.deserialize
+        self._write = spec.cell_value.serialize
+        self._read = spec.cell_value.deserialize
+        self._get = cells.get
+        self._put = cells.put
+
+    def key_bytes(self, key: K) -> bytes:
+        data = self._write_key(self.topic, key)
+        if data is None:
+            raise ValueError("key cannot be null")
+        return data
+
+    def get(self, key: K) -> V | None:
+        data = self._get(self.key_bytes(key))
+        return None if data is None else cast(V, self._read(self.topic, data))
+
+    def put(self, key: K, value: V | None) -> None:
+        self._put(self.key_bytes(key), self._write(self.topic, value))
+
+    def put_if_absent(self, key: K, value: V | None) -> V | None:
+        present = self.get(key)
+        if present is None:
+            self.put(key, value)
+        return present
+
+    def put_all(self, entries: Iterable[tuple[K, V | None]]) -> None:
+        for key, value in entries:
+            self.put(key, value)
+
+    def delete(self, key: K) -> V | None:
+        present = self.get(key)
+        if present is not None:
+            self._put(self.key_bytes(key), None)
+        return present
+
+    def range(
+        self, low: K | None = None, high: K | None = None, *, reverse: bool = False
+    ) -> Iterator[tuple[K, V]]:
+        first = None if low is None else self.key_bytes(low)
+        last = None if high is None else self.key_bytes(high) + b"\x00"
+        return self._entries(self.cells.range(first, last), reverse)
+
+    def all(self, *, reverse: bool = False) -> Iterator[tuple[K, V]]:
+        return self._entries(self.cells.range(None, None), reverse)
+
+    def prefix_scan(self, prefix: bytes) -> Iterator[tuple[K, V]]:
+        """The keys whose bytes begin so."""
+        return self._entries(self.cells.range(prefix, after(prefix)), False)
+
+    def approximate_num_entries(self) -> int:
+        return self.cells.size()
+
+    def _entries(
+        self, cells: Iterable[tuple[bytes, bytes]], reverse: bool
+    ) -> Iterator[tuple[K, V]]:
+        topic = self.topic
+        for key, value in reversed(list(cells)) if reverse else cells:
+            yield cast(K, self._read_key(topic, key)), cast(V, self._read(topic, value))
+
+    def saved(self) -> bytes:
+        """What is to be kept beside the cells; empty if nothing."""
+        return b""
+
+    def restore(self, saved: bytes) -> None:
+        """What `saved` gave, in the life before."""
+
+
+class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):
+    """What tables and aggregates keep. `read` and `write` serialize a key only once for both."""
+
+    def __init__(self, spec: StoreSpec, cells: Cells, topic: str = "") -> None:
+        super().__init__(spec, cells, topic)
+        self._write_value = spec.value.serialize
+        self._read_value = spec.value.deserialize
+
+    def put_value(self, key: K, value: V | None, timestamp: int) -> None:
+        self.write(self.key_bytes(key), value, timestamp)
+
+    def value(self, key: K) -> V | None:
+        found = self.read(self.key_bytes(key))
+        return None if found is None else found[0]
+
+    def read(self, cell: bytes) -> tuple[V, int] | None:
+        """By what `key_bytes` gives; value and timestamp."""
+        data = self._get(cell)
+        if data is None:
+            return None
+        return cast(V, self._read_value(self.topic, data[8:])), _timestamp(data)[0]
+
+    def write(self, cell: bytes, value: V | None, timestamp: int) -> None:
+        data = None if value is None else self._write_value(self.topic, value)
+        self._put(cell, None if data is None else _eight_bytes(timestamp) + data)
+
+
+class WindowStore(Generic[K, V]):
+    """Values by key and start of the window.
+
+    A window that began `retention_ms` before the newest one, or earlier, is gone: it is neither
+    read nor written. Fetches have both ends in them.
+    """
+
+    def __init__(self, spec: StoreSpec, cells: Cells, topic: str = "") -> None:
+        if spec.retention_ms is None or spec.window_ms is None:
+            raise ValueError(f"window store {spec.name} needs retention_ms and window_ms")
+        self.spec = spec
+        self.name = spec.name
+        self.cells = cells
+        self.topic = topic
+        self.window_ms = spec.window_ms
+        self._duplicates = spec.duplicates
+        self._number = 0
+        self._segments = Segments(cells, spec.retention_ms, from_end=PLACE.size)
+        self._key = spec.key
+        self._value = spec.cell_value
+        self._write_key = spec.key.serialize
+        self._write_value = spec.value.serialize
+        self._read_value = spec.value.deserialize
+        self._get_cell = cells.get
+        self._put_cell = cells.put
+
+    def key_bytes(self, key: K) -> bytes:
+        data = self._write_key(self.topic, key)
+        if data is None:
+            raise ValueError("key cannot be null")
+        return data
+
+    def cell(self, key: bytes, start: int) -> bytes:
+        """The name of a window's cell; `key` is what `key_bytes` gives."""
+        return key + PLACE.pack(start, 0)
+
+    def put(self, key: K, value: V | None, start: int) -> None:
+        if self._duplicates and value is None:
+            return  # as in Kafka, time stands still with it
+        if not self._segments.admits(start):
+            return
+        if self._duplicates:
+            self._number = (self._number + 1) & NUMBER_MAX
+        cell = self.key_bytes(key) + PLACE.pack(start, self._number)
+        data = self._value.serialize(self.topic, value)
+        self._segments.note(cell, start, present=data is not None)
+        self.cells.put(cell, data)
+
+    def get(self, key: K, start: int) -> V | None:
+        """Of the window that began then; not for stores that keep duplicates."""
+        if start < self._segments.oldest_ms:
+            return None
+        data = self.cells.get(self.key_bytes(key) + PLACE.pack(start, 0))
+        return None if data is None else cast(V, self._value.deserialize(self.topic, data))
+
+    def read(self, cell: bytes, start: int) -> tuple[Any, int] | None:
+        """By what `cell` gives: value and timestamp, of a store that keeps both."""
+        if start < self._segments.oldest_ms:
+            return None
+        data = self._get_cell(cell)
+        if data is None:
+            return None
+        return self._read_value(self.topic, data[8:]), _timestamp(data)[0]
+
+    def write(self, cell: bytes, start: int, value: Any, timestamp: int) -> None:
+        if self._segments.admits(start):
+            data = None if value is None else self._write_value(self.topic, value)
+            self._segments.note(cell, start, present=data is not None)
+            self._put_cell(cell, None if data is None else _eight_bytes(timestamp) + data)
+
+    def fetch(
+        self, key: K, start_min: int = 0, start_max: int = TIME_MAX, *, reverse: bool = False
+    ) -> Iterator[tuple[int, V]]:
+        """Starts and values, oldest first."""
+        prefix = self.key_bytes(key)
+        size = len(prefix) + PLACE.size
+        first = prefix + PLACE.pack(max(start_min, self._segments.oldest_ms, 0), 0)
+        cells: Iterable[tuple[bytes, bytes]] = self.cells.range(
+            first, _behind(prefix, min(start_max, self._segments.newest_ms))
+        )
+        for cell, data in reversed(list(cells)) if reverse else cells:
+            if len(cell) == size and cell.startswith(prefix):
+                start = PLACE.unpack_from(cell, len(prefix))[0]
+                yield start, cast(V, self._value.deserialize(self.topic, data))
+
+    def fetch_range(
+        self,
+        low: K | None = None,
+        high: K | None = None,
+        start_min: int = 0,
+        start_max: int = TIME_MAX,
+        *,
+        reverse: bool = False,
+    ) -> Iterator[tuple[Windowed[K], V]]:
+        """All keys from `low` to `high`, both in it, by the order of their bytes."""
+        first = None if low is None else self.key_bytes(low)
+        last = None if high is None else self.key_bytes(high)
+        oldest_ms = max(start_min, self._segments.oldest_ms)
+        cells: Iterable[tuple[bytes, bytes]] = self.cells.range(first, None)
+        for cell, data in reversed(list(cells)) if reverse else cells:
+            key, start = cell[: -PLACE.size], PLACE.unpack_from(cell, len(cell) - PLACE.size)[0]
+            if (last is None or key <= last) and (first is None or key >= first):
+                if oldest_ms <= start <= start_max:
+                    yield self._windowed(key, start), self._value_of(data)
+            elif last is not None and key > last and not key.startswith(last) and not reverse:
+                return
+
+    def all(self, *, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]:
+        return self.fetch_range(reverse=reverse)
+
+    def show_expired(self) -> None:
+        """As a cache does in Kafka: what is there is read, also if its time is over."""
+        self._segments.show_expired()
+
+    def saved(self) -> bytes:
+        return PLACE.pack(self._segments.observed_ms, self._number)
+
+    def restore(self, saved: bytes) -> None:
+        observed_ms, self._number = PLACE.unpack(saved)
+        self._segments.observe(observed_ms)
+
+    def _windowed(self, key: bytes, start: int) -> Windowed[K]:
+        end = min(start + self.window_ms, TIME_MAX)
+        return Windowed(cast(K, self._key.deserialize(self.topic, key)), Window(start, end))
+
+    def _value_of(self, data: bytes) -> V:
+        return cast(V, self._value.deserialize(self.topic, data))
+
+
+class SessionStore(Generic[K, V]):
+    """Values by key and session. What ended `retention_ms` before the newest end is gone."""
+
+    def __init__(self, spec: StoreSpec, cells: Cells, topic: str = "") -> None:
+        if spec.retention_ms is None:
+            raise ValueError(f"session store {spec.name} needs retention_ms")
+        self.spec = spec
+        self.name = spec.name
+        self.cells = cells
+        self.topic = topic
+        self._segments = Segments(cells, spec.retention_ms, from_end=BOUNDS.size)
+        self._key = spec.key
+        self._value = spec.cell_value
+
+    def key_bytes(self, key: K) -> bytes:
+        data = self._key.serialize(self.topic, key)
+        if data is None:
+            raise ValueError("key cannot be null")
+        return data
+
+    def put(self, key: Windowed[K], value: V | None) -> None:
+        """None removes the session."""
+        start, end = key.window
+        if not self._segments.admits(end):
+            return
+        cell = self.key_bytes(key.key) + BOUNDS.pack(end, start)
+        data = self._value.serialize(self.topic, value)
+        self._segments.note(cell, end, present=data is not None)
+        self.cells.put(cell, data)
+
+    def remove(self, key: Windowed[K]) -> None:
+        self.put(key, None)
+
+    def fetch_session(self, key: K, start: int, end: int) -> V | None:
+        if end < self._segments.oldest_ms:
+            return None
+        data = self.cells.get(self.key_bytes(key) + BOUNDS.pack(end, start))
+        return None if data is None else cast(V, self._value.deserialize(self.topic, data))
+
+    def find_sessions(
+        self, key: K, earliest_end: int, latest_start: int, *, reverse: bool = False
+    ) -> Iterator[tuple[Windowed[K], V]]:
+        """Sessions that end at `earliest_end` or later and begin at `latest_start` or before."""
+        prefix = self.key_bytes(key)
+        size = len(prefix) + BOUNDS.size
+        first = prefix + BOUNDS.pack(max(earliest_end, self._segments.oldest_ms, 0), 0)
+        cells: Iterable[tuple[bytes, bytes]] = self.cells.range(
+            first, _behind(prefix, self._segments.newest_ms)
+        )
+        for cell, data in reversed(list(cells)) if reverse else cells:
+            if len(cell) == size and cell.startswith(prefix):
+                end, start = BOUNDS.unpack_from(cell, len(prefix))
+                if start <= latest_start:
+                    value = cast(V, self._value.deserialize(self.topic, data))
+                    yield Windowed(key, Window(start, end)), value
+
+    def fetch(self, key: K, *, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]:
+        return self.find_sessions(key, 0, TIME_MAX, reverse=reverse)
+
+    def all(self) -> Iterator[tuple[Windowed[K], V]]:
+        oldest_ms = self._segments.oldest_ms
+        for cell, data in self.cells.range(None, None):
+            end, start = BOUNDS.unpack_from(cell, len(cell) - BOUNDS.size)
+            if end >= oldest_ms:
+                key = cast(K, self._key.deserialize(self.topic, cell[: -BOUNDS.size]))
+                value = cast(V, self._value.deserialize(self.topic, data))
+                yield Windowed(key, Window(start, end)), value
+
+    def show_expired(self) -> None:
+        """As a cache does in Kafka: what is there is read, also if its time is over."""
+        self._segments.show_expired()
+
+    def saved(self) -> bytes:
+        return LONG.pack(self._segments.observed_ms)
+
+    def restore(self, saved: bytes) -> None:
+        self._segments.observe(*LONG.unpack(saved))
+
+
+AnyStore = KeyValueStore[Any, Any] | WindowStore[Any, Any] | SessionStore[Any, Any]
+
+
+def after(prefix: bytes) -> bytes | None:
+    """The least bytes behind all that begin with `prefix`; None if nothing lies behind."""
+    stem = prefix.rstrip(b"\xff")
+    return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
+
+
+def _behind(prefix: bytes, time: int) -> bytes:
+    """Where a range over one key's times ends: near, for longer keys begin with the same bytes."""
+    if time >= TIME_MAX:
+        return prefix + b"\x80"  # times are positive: their first byte is less than this
+    return prefix + LONG.pack(max(time + 1, 0))

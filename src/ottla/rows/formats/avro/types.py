@@ -1,0 +1,245 @@
+"""SQL types <-> Avro's, as ksqlDB has them: what it registers, and what it infers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ottla.rows.formats.avro.reading import DECIMAL_DIGITS_MAX, is_map_of_entries, union_field
+from ottla.rows.types import (
+    BIGINT,
+    BOOLEAN,
+    BYTES,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    Field,
+    Kind,
+    SqlType,
+    array,
+    decimal,
+    map_of,
+)
+from ottla.schemas.avro.node import AvroNode
+
+NAMESPACE: Final = "io.confluent.ksql.avro_schemas"
+VALUE_NAME: Final = f"{NAMESPACE}.KsqlDataSourceSchema"
+CONNECT: Final = "org.apache.kafka.connect.data"
+
+PLAIN: Final[dict[Kind, str]] = {
+    Kind.BOOLEAN: "boolean",
+    Kind.INTEGER: "int",
+    Kind.BIGINT: "long",
+    Kind.DOUBLE: "double",
+    Kind.STRING: "string",
+    Kind.BYTES: "bytes",
+}
+MOMENTS: Final[dict[Kind, tuple[str, str, str]]] = {
+    Kind.TIME: ("int", "Time", "time-millis"),
+    Kind.DATE: ("int", "Date", "date"),
+    Kind.TIMESTAMP: ("long", "Timestamp", "timestamp-millis"),
+}
+
+
+class Unsupported(Exception):
+    """A type that the SQL has not."""
+
+
+class Recursive(Exception):
+    """A type within itself: there is no SQL type for any of it."""
+
+
+# SQL -> Avro
+
+
+def avro_schema(fields: Sequence[Field], *, wrapped: bool, name: str = "") -> Any:
+    """The schema that columns are written by, as JSON. Every field can be null; a value that stands
+    alone can't, because a record without a value is a tombstone."""
+    name = name or VALUE_NAME
+    if not wrapped:
+        return _type(fields[0].type, name)
+    return _record(fields, name)
+
+
+def _record(fields: Sequence[Field], name: str) -> dict[str, Any]:
+    space, _, simple = name.rpartition(".")
+    return {
+        "type": "record",
+        "name": simple,
+        **({"namespace": space} if space else {}),
+        "fields": [_field(each.name, each.type, f"{name}_{each.name}") for each in fields],
+        "connect.name": name,
+    }
+
+
+def _field(name: str, type_: SqlType, inner: str) -> dict[str, Any]:
+    return {
+        "name": name.replace(".", "_"),
+        "type": ["null", _type(type_, inner)],
+        "default": None,
+    }
+
+
+def _type(type_: SqlType, name: str) -> Any:
+    if type_.kind in PLAIN:
+        return PLAIN[type_.kind]
+    if type_.kind in MOMENTS:
+        plain, connect, logical = MOMENTS[type_.kind]
+        return {
+            "type": plain,
+            "connect.version": 1,
+            "connect.name": f"{CONNECT}.{connect}",
+            "logicalType": logical,
+        }
+    if type_.kind is Kind.DECIMAL:
+        return _decimal(type_)
+    if type_.kind is Kind.STRUCT:
+        return _record(type_.fields, name)
+    assert type_.element is not None
+    if type_.kind is Kind.ARRAY:
+        return {"type": "array", "items": ["null", _type(type_.element, name)]}
+    return {"type": "array", "items": _entry(type_, name)}
+
+
+def _entry(type_: SqlType, name: str) -> dict[str, Any]:
+    """Connect has maps of optional keys as arrays of entries, and keys of ksqlDB are optional."""
+    assert type_.key is not None
+    assert type_.element is not None
+    space, _, simple = name.rpartition(".")
+    return {
+        "type": "record",
+        "name": simple,
+        **({"namespace": space} if space else {}),
+        "fields": [
+            _field("key", type_.key, f"{name}_MapKey"),
+            _field("value", type_.element, f"{name}_MapValue"),
+        ],
+        "connect.internal.type": "MapEntry",
+    }
+
+
+def _decimal(type_: SqlType) -> dict[str, Any]:
+    parameters = {"scale": str(type_.scale), "connect.decimal.precision": str(type_.precision)}
+    return {
+        "type": "bytes",
+        "scale": type_.scale,
+        "precision": type_.precision,
+        "connect.version": 1,
+        "connect.parameters": parameters,
+        "connect.name": f"{CONNECT}.Decimal",
+        "logicalType": "decimal",
+    }
+
+
+# Avro -> SQL
+
+Name = Callable[[str], str]
+
+
+def sql_fields(node: AvroNode, name: Name, skipped: Callable[[str], None]) -> list[Field]:
+    """The columns of a record: `name` says how a field is called; what can't be a column is left
+    out and told of. Raises Recursive."""
+    return _fields(node, name, skipped, (id(node),))
+
+
+def sql_type(
+    node: AvroNode, name: Name = str, skipped: Callable[[str], None] = lambda cause: None
+) -> SqlType:
+    """Raises Unsupported and Recursive."""
+    return _sql_type(node, name, skipped, ())
+
+
+def _sql_type(
+    node: AvroNode, name: Name, skipped: Callable[[str], None], within: tuple[int, ...]
+) -> SqlType:
+    if id(node) in within:
+        raise Recursive(f"the type {node.name} is within itself")
+    logical = node.properties.get("logicalType")
+    found = SCALARS.get((node.kind, logical)) or SCALARS.get((node.kind, None))
+    if node.kind in ("bytes", "fixed"):
+        return _decimal_type(node) if logical == "decimal" else BYTES
+    if found is not None:
+        return found
+    if node.kind == "union":
+        return _union_type(node, name, skipped, within)
+    inner = (*within, id(node))
+    if node.kind in ("record", "error"):
+        fields = _fields(node, name, skipped, inner)
+        if not fields:
+            raise Unsupported(f"{node.name} has no field of a type that SQL has")
+        return SqlType(Kind.STRUCT, fields=tuple(fields))
+    if node.kind == "map":
+        return map_of(STRING, _sql_type(node.element, name, skipped, within))
+    if node.kind == "array" and is_map_of_entries(node):
+        return _entries_type(node.element, name, skipped, inner)
+    if node.kind == "array":
+        return array(_sql_type(node.element, name, skipped, within))
+    raise Unsupported(f"Unsupported type: {node.kind}")
+
+
+def _fields(
+    node: AvroNode, name: Name, skipped: Callable[[str], None], within: tuple[int, ...]
+) -> list[Field]:
+    found: dict[str, Field] = {}
+    for field in node.fields:
+        try:
+            type_ = _sql_type(field.type, name, skipped, within)
+        except Unsupported as error:
+            skipped(f"{field.name}: {error}")
+            continue
+        called = name(field.name)
+        if called in found:
+            skipped(f"{field.name}: there is a column {called} already")
+        else:
+            found[called] = Field(called, type_)
+    return list(found.values())
+
+
+def _union_type(
+    node: AvroNode, name: Name, skipped: Callable[[str], None], within: tuple[int, ...]
+) -> SqlType:
+    others = [branch for branch in node.branches if branch.kind != "null"]
+    if not others:
+        raise Unsupported("Unsupported type: null")
+    if len(others) == 1:
+        return _sql_type(others[0], name, skipped, within)
+    fields = [
+        Field(name(union_field(each)), _sql_type(each, name, skipped, within)) for each in others
+    ]
+    return SqlType(Kind.STRUCT, fields=tuple(fields))
+
+
+def _entries_type(
+    entry: AvroNode, name: Name, skipped: Callable[[str], None], within: tuple[int, ...]
+) -> SqlType:
+    key, value = (field.type for field in entry.fields)
+    key_type = _sql_type(key, name, skipped, within)
+    if key_type.kind not in (Kind.STRING, Kind.INTEGER, Kind.BIGINT, Kind.BOOLEAN):
+        raise Unsupported(f"Unsupported type for map key: {key_type}")
+    return map_of(STRING, _sql_type(value, name, skipped, within))
+
+
+def _decimal_type(node: AvroNode) -> SqlType:
+    """A precision that Spark has not is the largest that it has."""
+    precision = int(node.properties.get("precision") or DECIMAL_DIGITS_MAX)
+    scale = int(node.properties.get("scale", 0))
+    if not 0 <= scale <= DECIMAL_DIGITS_MAX:
+        raise Unsupported(f"a decimal with scale {scale}")
+    return decimal(max(min(precision, DECIMAL_DIGITS_MAX), scale, 1), scale)
+
+
+SCALARS: Final[dict[tuple[str, str | None], SqlType]] = {
+    ("boolean", None): BOOLEAN,
+    ("int", None): INTEGER,
+    ("long", None): BIGINT,
+    ("float", None): DOUBLE,
+    ("double", None): DOUBLE,
+    ("string", None): STRING,
+    ("enum", None): STRING,
+    ("int", "date"): DATE,
+    ("int", "time-millis"): TIME,
+    ("long", "timestamp-millis"): TIMESTAMP,
+}

@@ -1,0 +1,229 @@
+"""SQL types <-> those of .proto files, as ksqlDB has them: registered and inferred."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from ottla.rows.formats.avro.types import Name, Recursive, Unsupported
+from ottla.rows.types import (
+    BIGINT,
+    BOOLEAN,
+    BYTES,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    Field,
+    Kind,
+    SqlType,
+    array,
+    decimal,
+    map_of,
+)
+
+DEFAULT_NAME: Final = "ConnectDefault"
+OPTIONAL: Final = "OPTIONAL"
+WRAPPER: Final = "WRAPPER"
+DECIMAL_DIGITS_MAX: Final = 38
+
+PLAIN: Final[dict[Kind, str]] = {
+    Kind.BOOLEAN: "bool",
+    Kind.INTEGER: "int32",
+    Kind.BIGINT: "int64",
+    Kind.DOUBLE: "double",
+    Kind.STRING: "string",
+    Kind.BYTES: "bytes",
+}
+WRAPPERS: Final[dict[Kind, str]] = {
+    Kind.BOOLEAN: "BoolValue",
+    Kind.INTEGER: "Int32Value",
+    Kind.BIGINT: "Int64Value",
+    Kind.DOUBLE: "DoubleValue",
+    Kind.STRING: "StringValue",
+    Kind.BYTES: "BytesValue",
+}
+KNOWN: Final[dict[Kind, tuple[str, str]]] = {
+    Kind.TIMESTAMP: ("google.protobuf.Timestamp", "google/protobuf/timestamp.proto"),
+    Kind.DATE: ("google.type.Date", "google/type/date.proto"),
+    Kind.TIME: ("google.type.TimeOfDay", "google/type/timeofday.proto"),
+    Kind.DECIMAL: ("confluent.type.Decimal", "confluent/type/decimal.proto"),
+}
+
+
+# SQL -> .proto
+
+
+def proto_schema(fields: Sequence[Field], *, name: str = "", nullable: str = "") -> str:
+    """The file that columns are written by. `nullable` says how a scalar that is null differs from
+    one that is 0: by `optional`, or by Google's wrappers; else it does not."""
+    return _FileWriter(nullable).file(fields, name)
+
+
+class _FileWriter:
+    def __init__(self, nullable: str) -> None:
+        self._nullable = nullable.upper()
+        self._imports: set[str] = set()
+        self._count = 0
+
+    def file(self, fields: Sequence[Field], name: str) -> str:
+        package, _, simple = name.rpartition(".")
+        lines = self._message(fields, simple or self._next(), "")
+        head = ['syntax = "proto3";']
+        if package:
+            head.append(f"package {package};")
+        head += [f'import "{path}";' for path in sorted(self._imports)]
+        return "\n".join([*head, "", *lines, ""])
+
+    def _next(self) -> str:
+        self._count += 1
+        return f"{DEFAULT_NAME}{self._count}"
+
+    def _message(self, fields: Sequence[Field], name: str, indent: str) -> list[str]:
+        inner: list[str] = []
+        own = [
+            f"{indent}  {self._field(each, number, inner, indent + '  ')}"
+            for number, each in enumerate(fields, 1)
+        ]
+        return [f"{indent}message {name} {{", *own, *inner, f"{indent}}}"]
+
+    def _field(self, field: Field, number: int, inner: list[str], indent: str) -> str:
+        type_ = field.type
+        if type_.kind is Kind.ARRAY:
+            assert type_.element is not None
+            name = self._type(type_.element, inner, indent)
+            return f"repeated {name} {field.name} = {number}{self._meta(type_.element)};"
+        if type_.kind is Kind.MAP:
+            name = self._type(type_, inner, indent)
+            return f"repeated {name} {field.name} = {number};"
+        if type_.kind in PLAIN and self._nullable == WRAPPER:
+            self._imports.add("google/protobuf/wrappers.proto")
+            return f"google.protobuf.{WRAPPERS[type_.kind]} {field.name} = {number};"
+        label = "optional " if type_.kind in PLAIN and self._nullable == OPTIONAL else ""
+        name = self._type(type_, inner, indent)
+        return f"{label}{name} {field.name} = {number}{self._meta(type_)};"
+
+    def _type(self, type_: SqlType, inner: list[str], indent: str) -> str:
+        """A message of its own is written into `inner`."""
+        if type_.kind in PLAIN:
+            return PLAIN[type_.kind]
+        if type_.kind in KNOWN:
+            name, path = KNOWN[type_.kind]
+            self._imports.add(path)
+            return name
+        if type_.kind is Kind.STRUCT:
+            name = self._next()
+            inner += self._message(type_.fields, name, indent)
+            return name
+        if type_.kind is Kind.ARRAY:
+            raise Unsupported("an ARRAY within an ARRAY or a MAP")
+        assert type_.key is not None
+        assert type_.element is not None
+        name = f"{self._next()}Entry"
+        own: list[str] = []
+        value = self._field(Field("value", type_.element), 2, own, indent + "  ")
+        key = f"{PLAIN[type_.key.kind]} key = 1;"  # a key is never null
+        inner += [f"{indent}message {name} {{", f"{indent}  {key}", f"{indent}  {value}"]
+        inner += [*own, f"{indent}}}"]
+        return name
+
+    def _meta(self, type_: SqlType) -> str:
+        if type_.kind is not Kind.DECIMAL:
+            return ""
+        self._imports.add("confluent/meta.proto")
+        given = f'{{key: "precision", value: "{type_.precision}"}}'
+        scale = f'{{key: "scale", value: "{type_.scale}"}}'
+        return f" [(confluent.field_meta) = {{params: [{given}, {scale}]}}]"
+
+
+# .proto -> SQL
+
+Decimals = Callable[[FieldDescriptor], tuple[int, int]]
+"""Precision and scale of a field, which stand in its options."""
+
+
+class Inference:
+    """`name` says how a field is called; what can't be a column is left out and told of."""
+
+    def __init__(self, name: Name, skipped: Callable[[str], None], decimals: Decimals) -> None:
+        self._name = name
+        self._skipped = skipped
+        self._decimals = decimals
+
+    def fields(self, message: Any, within: tuple[str, ...] = ()) -> list[Field]:
+        """Raises Recursive."""
+        if message.full_name in within:
+            raise Recursive(f"the message {message.full_name} is within itself")
+        found: dict[str, Field] = {}
+        for field in message.fields:
+            try:
+                type_ = self._field(field, (*within, message.full_name))
+            except Unsupported as error:
+                self._skipped(f"{field.name}: {error}")
+                continue
+            called = self._name(field.name)
+            if called in found:
+                self._skipped(f"{field.name}: there is a column {called} already")
+            else:
+                found[called] = Field(called, type_)
+        return list(found.values())
+
+    def _field(self, field: Any, within: tuple[str, ...]) -> SqlType:
+        if field.is_repeated:
+            if is_map(field.message_type):
+                value = field.message_type.fields_by_name["value"]
+                return map_of(STRING, self._single(value, within))
+            return array(self._single(field, within))
+        return self._single(field, within)
+
+    def _single(self, field: Any, within: tuple[str, ...]) -> SqlType:
+        if field.enum_type is not None:
+            return STRING
+        message = field.message_type
+        if message is None:
+            return SCALARS[field.cpp_type] if field.type != field.TYPE_BYTES else BYTES
+        if is_wrapper(message):
+            return self._single(message.fields_by_name["value"], within)
+        if message.full_name == "confluent.type.Decimal":
+            return decimal(*self._decimals(field))
+        if message.full_name in MOMENTS:
+            return MOMENTS[message.full_name]
+        fields = self.fields(message, within)
+        if not fields:
+            raise Unsupported(f"{message.full_name} has no field of a type that SQL has")
+        return SqlType(Kind.STRUCT, fields=tuple(fields))
+
+
+def is_map(message: Descriptor | None) -> bool:
+    """A map, or what Connect writes for one: an array of messages of a key and a value."""
+    if message is None:
+        return False
+    names = [each.name for each in message.fields]
+    return names == ["key", "value"] and message.name.endswith("Entry")
+
+
+def is_wrapper(message: Any) -> bool:
+    name: str = message.full_name
+    return name.startswith("google.protobuf.") and name.endswith("Value") and name not in ANYTHING
+
+
+ANYTHING: Final = frozenset({"google.protobuf.Value", "google.protobuf.ListValue"})
+MOMENTS: Final = {
+    "google.protobuf.Timestamp": TIMESTAMP,
+    "google.type.Date": DATE,
+    "google.type.TimeOfDay": TIME,
+}
+SCALARS: Final[dict[int, SqlType]] = {
+    FieldDescriptor.CPPTYPE_INT32: INTEGER,
+    FieldDescriptor.CPPTYPE_INT64: BIGINT,
+    FieldDescriptor.CPPTYPE_UINT32: BIGINT,
+    FieldDescriptor.CPPTYPE_UINT64: BIGINT,
+    FieldDescriptor.CPPTYPE_DOUBLE: DOUBLE,
+    FieldDescriptor.CPPTYPE_FLOAT: DOUBLE,
+    FieldDescriptor.CPPTYPE_BOOL: BOOLEAN,
+    FieldDescriptor.CPPTYPE_STRING: STRING,
+}

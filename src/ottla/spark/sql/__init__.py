@@ -1,1 +1,0 @@
-"""ksqlDB's language on Spark: text -> statements -> plans -> streaming queries."""

@@ -1,0 +1,301 @@
+"""SqlTestDriver: statements over given records, in one process, without broker and without Spark.
+
+    with SqlTestDriver() as driver:
+        driver.execute('''
+            CREATE STREAM orders (id INT KEY, amount INT)
+                WITH (KAFKA_TOPIC='orders', FORMAT='JSON');
+            CREATE TABLE totals AS SELECT id, SUM(amount) AS total FROM orders GROUP BY id;
+        ''')
+        driver.pipe("orders", 1, {"AMOUNT": 5})
+        driver.pipe("orders", 1, {"AMOUNT": 7})
+        assert driver.rows("totals") == [{"ID": 1, "TOTAL": 12}]
+
+Parser, catalog, planner, checks and error texts are those of the server. Every record goes through
+all queries at once, row by row, as in ksqlDB: an update comes for each record, in its order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, cast
+
+from ottla.clock import Clock, SystemClock
+from ottla.engine.failures import Failure, describe
+from ottla.engine.records import Headers, Input, Output, Windowed
+from ottla.rows.errors import SqlError
+from ottla.rows.formats import Decoder
+from ottla.rows.schema import DELETED, Layout
+from ottla.sql.catalog import Source
+from ottla.sql.engine.engine import Engine
+from ottla.sql.engine.entities import Entity
+from ottla.sql.lowering import lowered
+from ottla.sql.lowering.row_serdes import RowKey, RowValue
+from ottla.sql.plan.stages import Plan
+from ottla.sql.settings import Settings
+from ottla.sql.syntax.statements import CreateSource, Statement
+from ottla.sql.testing.answers import DriverAnswers, PushRows
+from ottla.sql.testing.memory_registry import MemoryRegistry
+from ottla.sql.testing.memory_topics import MemoryCluster, MemoryRecord
+from ottla.sql.testing.task_run import TaskRun
+
+
+class SqlTestDriver:
+    """`properties` are those of a server.
+
+    `create_topics`: a topic that a CREATE names is made with one partition if there is none;
+    without it the statement is refused, as by a server. `clock` gives the time of rows that have
+    no ROWTIME.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str] | None = None,
+        *,
+        create_topics: bool = True,
+        clock: Clock | None = None,
+    ) -> None:
+        self.registry = MemoryRegistry()
+        self.cluster = MemoryCluster()
+        self.failures: list[str] = []
+        """What happened to records that could not be processed: they are left out."""
+        self._clock = clock or SystemClock()
+        self._create_topics = create_topics
+        settings = Settings({"bootstrap.servers": "memory:0", **(properties or {})})
+        self.engine = Engine(settings, headless=True, cluster=self.cluster, registry=self.registry)
+        self._answers = DriverAnswers(self, self._clock)
+        self.engine.workers = cast(Any, self._answers)
+        self.engine.start()
+        self._runs: dict[str, TaskRun] = {}
+        self._plans: Mapping[str, Plan] = {}
+        self._pushes: dict[str, PushRows] = {}
+        self._waiting: deque[MemoryRecord] = deque()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for run in self._runs.values():
+            run.close()
+        self.engine.close()
+
+    # -- statements
+
+    def execute(self, text: str, properties: Mapping[str, object] | None = None) -> list[Entity]:
+        """Statements, one after the other; SqlError in the server's words."""
+        found = self.engine.execute(text, properties, check=self._make_topics)
+        self.start_queries()
+        return found
+
+    def query(self, text: str, properties: Mapping[str, object] | None = None) -> PushRows:
+        """A SELECT. A pull query's rows are all there; a push query's come with later records."""
+        self.start_queries()
+        answer = self.engine.query(text, properties)
+        assert isinstance(answer, PushRows)
+        return answer
+
+    def topic(self, name: str, partitions: int = 1) -> None:
+        """Makes a topic."""
+        self.cluster.topic(name, partitions)
+
+    # -- records
+
+    def pipe(
+        self,
+        topic: str,
+        key: Any,
+        value: Any,
+        *,
+        timestamp: int | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+    ) -> None:
+        """One record, and all that follows from it.
+
+        Bytes go as they are. Else the key is a value, or several by name or in a tuple; the value
+        is a mapping of columns. They are written in the formats of the stream over this topic.
+        """
+        layout = None
+        if not all(each is None or isinstance(each, bytes) for each in (key, value)):
+            layout = self._layout(topic)
+        self.send(
+            topic,
+            key if layout is None else _key_bytes(layout, key, self.registry),
+            value if layout is None else _value_bytes(layout, value, self.registry),
+            self._clock.now_ms() if timestamp is None else timestamp,
+            headers,
+            partition,
+        )
+
+    def insert(self, name: str, row: Mapping[str, Any]) -> None:
+        """A row by the names of its columns, as INSERT INTO ... VALUES."""
+        self.start_queries()
+        self.engine.insert(name.upper(), row)
+
+    def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: Headers = (),
+        partition: int | None = None,
+    ) -> None:
+        self.start_queries()
+        made = self.cluster.topic(topic).append(key, value, timestamp, headers, partition)
+        self._waiting.append(made)
+        while self._waiting:
+            self._process(self._waiting.popleft())
+
+    def records(self, topic: str) -> list[MemoryRecord]:
+        """All records of a topic, in the order in which they came."""
+        found = self.cluster.topics.get(topic)
+        return [] if found is None else list(found.records)
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a stream in their order; those that a table has now."""
+        source = self.source(name)
+        columns = [each.name for each in source.schema.columns]
+        bounds = ("WINDOWSTART", "WINDOWEND") if source.is_windowed else ()
+        return [
+            {column: row[column] for column in (*columns, *bounds)} for row in self.all_rows(source)
+        ]
+
+    def all_rows(self, source: Source) -> list[dict[str, Any]]:
+        """With ROWTIME and its like."""
+        decoder = Decoder(source.layout, self.registry)
+        found: dict[Any, dict[str, Any]] = {}
+        for number, record in enumerate(self.records(source.topic)):
+            try:
+                row = decoder.row(
+                    record.key,
+                    record.value,
+                    record.timestamp,
+                    record.partition,
+                    record.offset,
+                    record.headers,
+                )
+            except ValueError:
+                continue
+            place = record.key if source.is_table else number
+            found.pop(place, None)
+            if not row[DELETED]:
+                found[place] = row
+        return list(found.values())
+
+    def source(self, name: str) -> Source:
+        catalog = self.engine.state.catalog
+        return catalog.find(name if name in catalog.sources else name.upper())
+
+    # -- queries
+
+    def start_queries(self) -> None:
+        """What the catalog has now runs, and nothing else."""
+        state = self.engine.state
+        if state.plans is self._plans:
+            return
+        wanted = {id_: plan for id_, plan in state.plans.items() if id_ in state.catalog.queries}
+        for id_ in [each for each in self._runs if wanted.get(each) is not self._plans.get(each)]:
+            self._runs.pop(id_).close()
+        for id_, plan in wanted.items():
+            if id_ not in self._runs:
+                self._runs[id_] = self.run(id_, plan)
+        self._plans = state.plans
+
+    def run(self, name: str, plan: Plan) -> TaskRun:
+        graph = lowered(plan, self.registry)
+        return TaskRun(name, graph, self._partitions, self._clock, self._failed)
+
+    def push(self, rows: PushRows) -> None:
+        self._pushes[rows.query_id] = rows
+
+    def _partitions(self, topic: str) -> int:
+        return self.cluster.partition_count(topic) or 1
+
+    def _process(self, record: MemoryRecord) -> None:
+        row = as_input(record)
+        paused = {each.id for each in self.engine.state.catalog.queries.values() if each.paused}
+        for id_, run in list(self._runs.items()):
+            if record.topic in run.topics and id_ not in paused:
+                for each in run.process(row):
+                    self._sent(each)
+        for push in list(self._pushes.values()):
+            push.process(row)
+
+    def _sent(self, made: Output) -> None:
+        topic = self.cluster.topic(made.topic)
+        self._waiting.append(
+            topic.append(made.key, made.value, made.timestamp, made.headers, made.partition)
+        )
+
+    def _failed(self, failure: Failure) -> Iterable[Output]:
+        self.failures.append(f"{describe(failure)}: {failure.error}")
+        return ()
+
+    def _make_topics(self, statements: Sequence[Statement]) -> None:
+        if not self._create_topics:
+            return
+        for each in statements:
+            if isinstance(each, CreateSource) and "PARTITIONS" not in each.properties:
+                name = each.properties.get("KAFKA_TOPIC")
+                if isinstance(name, str):
+                    self.cluster.topic(name)
+
+    def _layout(self, topic: str) -> Layout:
+        sources = self.engine.state.catalog.sources.values()
+        found = [each.layout for each in sources if each.topic == topic]
+        if not found:
+            raise SqlError(
+                f"No stream or table lies over topic {topic}: give bytes.",
+                remedy="CREATE STREAM says in which format its records are.",
+            )
+        return found[0]
+
+
+def as_input(record: MemoryRecord) -> Input:
+    return Input(
+        record.topic,
+        record.partition,
+        record.offset,
+        record.timestamp,
+        record.key,
+        record.value,
+        record.headers,
+    )
+
+
+def _key_bytes(layout: Layout, key: Any, registry: MemoryRegistry) -> bytes | None:
+    if key is None or isinstance(key, bytes):
+        return key
+    window = None
+    if isinstance(key, Windowed):
+        key, window = key
+    names = [each.name for each in layout.schema.key]
+    if isinstance(key, Mapping) and set(key) <= set(names):
+        key = tuple(map(key.get, names))
+    elif not isinstance(key, tuple):
+        key = (key,)
+    serde = RowKey(layout, registry)
+    return serde.serialize("", key if window is None else Windowed(key, window))
+
+
+def _value_bytes(layout: Layout, value: Any, registry: MemoryRegistry) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    columns = layout.schema.value
+    unknown = set(value) - {each.name for each in columns}
+    if unknown:
+        raise SqlError(f"There is no column {', '.join(sorted(unknown))}.")
+    return RowValue(layout, registry).serialize("", tuple(value.get(e.name) for e in columns))
+
+
+__all__ = ["SqlTestDriver"]

@@ -1,0 +1,182 @@
+"""How keys and rows become bytes: of topics by their layout, of stores so that equal is equal.
+
+The key of a record is a tuple of its key columns, in a `Windowed` where it has a window, or None.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+from ottla.client.schema_registry import SchemaRegistry
+from ottla.engine.records import Window, Windowed
+from ottla.engine.serdes import Serde
+from ottla.rows.formats.half import Half, half_of
+from ottla.rows.formats.registered import registry_of
+from ottla.rows.formats.windows import WindowKeys
+from ottla.rows.schema import Column, Layout
+
+NULL: Final = b"null"
+LONG: Final = struct.Struct(">q")
+DOUBLE: Final = struct.Struct(">d")
+PICKLE_PROTOCOL: Final = 5
+
+Registry = SchemaRegistry | Mapping[str, str] | None
+"""A client, or its settings, which can travel to where it is used."""
+
+
+class HalfSerde(Serde[Any]):
+    """Columns of a key or of a value, in the format of a topic.
+
+    The codec is made where it is used: it may hold what can't travel to a worker.
+    """
+
+    def __init__(self, layout: Layout, registry: Registry, *, of_key: bool) -> None:
+        self._layout = layout
+        self._registry = registry
+        self._of_key = of_key
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        schema = self._layout.schema
+        return schema.key if self._of_key else schema.value
+
+    @cached_property
+    def half(self) -> Half:
+        layout = self._layout
+        format_ = layout.key_format if self._of_key else layout.value_format
+        registry = self._registry
+        if isinstance(registry, Mapping):
+            registry = registry_of(registry)
+        return half_of(format_, self.columns, of_key=self._of_key, registry=registry)
+
+    @cached_property
+    def _is_json(self) -> bool:
+        layout = self._layout
+        format_ = layout.key_format if self._of_key else layout.value_format
+        return format_.name.upper() == "JSON"
+
+    def __getstate__(self) -> dict[str, Any]:
+        made = ("columns", "half", "_is_json", "_windows")
+        return {name: value for name, value in self.__dict__.items() if name not in made}
+
+
+class RowValue(HalfSerde):
+    """A tuple of the value columns."""
+
+    def __init__(self, layout: Layout, registry: Registry = None) -> None:
+        super().__init__(layout, registry, of_key=False)
+
+    def serialize(self, topic: str, value: Sequence[Any] | None) -> bytes | None:
+        return None if value is None else self.half.write_row(value)
+
+    def deserialize(self, topic: str, data: bytes | None) -> tuple[Any, ...] | None:
+        if data is None or (self._is_json and data == NULL):
+            return None
+        return tuple(self.half.read_row(data))
+
+
+class RowKey(HalfSerde):
+    """A tuple of the key columns, or `Windowed` of one."""
+
+    def __init__(self, layout: Layout, registry: Registry = None) -> None:
+        super().__init__(layout, registry, of_key=True)
+        self.format = layout.key_format
+
+    @cached_property
+    def _windows(self) -> WindowKeys | None:
+        windowed = self._layout.windowed
+        return None if windowed is None else WindowKeys(windowed)
+
+    def serialize(self, topic: str, value: Any) -> bytes | None:
+        if value is None or not self.columns:
+            return None
+        if not isinstance(value, Windowed):
+            # NULL alone is no key; several NULLs are one.
+            return None if value == (None,) else self.half.write_row(value)
+        data = self.half.write_row(value.key)
+        if data is None or self._windows is None:
+            return data
+        return self._windows.join_row(data, value.window.start, value.window.end)
+
+    def deserialize(self, topic: str, data: bytes | None) -> Any:
+        if data is None:
+            return None
+        window = None
+        if self._windows is not None:
+            data, start, end = self._windows.split_row(data)
+            window = Window(start, end)
+        if self._is_json and data == NULL:
+            return None
+        key = tuple(self.half.read_row(data)) if self.columns else None
+        return key if window is None else Windowed(key, window)
+
+
+class StoreKey(Serde[tuple[Any, ...]]):
+    """A tuple of values; one number or text alone lies in the order that Kafka's bytes have."""
+
+    def serialize(self, topic: str, value: tuple[Any, ...] | None) -> bytes | None:
+        if value is None:
+            return None
+        if len(value) == 1:
+            single = value[0]
+            if type(single) is str:
+                return b"s" + single.encode()
+            if type(single) is int and -(1 << 63) <= single < 1 << 63:
+                return b"i" + LONG.pack(single)
+            if type(single) is float:
+                return b"d" + DOUBLE.pack(single)
+        return b"t" + packed(value)
+
+    def deserialize(self, topic: str, data: bytes | None) -> tuple[Any, ...] | None:
+        if data is None:
+            return None
+        kind, rest = data[:1], data[1:]
+        if kind == b"s":
+            return (rest.decode(),)
+        if kind == b"i":
+            return LONG.unpack(rest)
+        if kind == b"d":
+            return DOUBLE.unpack(rest)
+        found: tuple[Any, ...] = pickle.loads(rest)
+        return found
+
+
+class StoredRow(Serde[dict[str, Any]]):
+    """A row by the names of its columns, which the bytes do not repeat."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = tuple(names)
+
+    def serialize(self, topic: str, value: dict[str, Any] | None) -> bytes | None:
+        if value is None:
+            return None
+        return packed(tuple(map(value.get, self._names)))
+
+    def deserialize(self, topic: str, data: bytes | None) -> dict[str, Any] | None:
+        if data is None:
+            return None
+        return dict(zip(self._names, pickle.loads(data), strict=True))
+
+
+class Packed(Serde[Any]):
+    """Any plain values: the state of aggregates, rows of a push query."""
+
+    def serialize(self, topic: str, value: Any) -> bytes | None:
+        return None if value is None else packed(value)
+
+    def deserialize(self, topic: str, data: bytes | None) -> Any:
+        return None if data is None else pickle.loads(data)
+
+
+def packed(value: Any) -> bytes:
+    """Equal values give equal bytes: without memo nothing depends on which objects are the same."""
+    buffer = io.BytesIO()
+    pickler = pickle.Pickler(buffer, PICKLE_PROTOCOL)
+    pickler.fast = True
+    pickler.dump(value)
+    return buffer.getvalue()

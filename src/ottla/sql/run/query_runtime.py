@@ -1,0 +1,251 @@
+"""QueryRuntime: how the Spark queries of SQL are started: options, triggers, sinks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.queries.launcher import (
+    SHUFFLE,
+    QueryLauncher,
+    TriggerPolicy,
+    batch_writer,
+    briefly,
+)
+from ottla.queries.spark_provider import OwnSession
+from ottla.spark import source
+from ottla.spark.checkpoints import Checkpoint, Position
+from ottla.sql.plan.stages import (
+    Aggregate,
+    Input,
+    Output,
+    Stage,
+    internal_topic,
+)
+from ottla.sql.run import frames
+from ottla.sql.run.cluster import Cluster
+from ottla.sql.run.fused_plan import FusedPlan, fused_frame, fused_input, fused_layouts
+from ottla.sql.run.registered_functions import register_udfs
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+BATCH_RECORDS_MAX: Final = 1_000_000
+"""Of each input."""
+PUSH_RECORDS_MAX: Final = 100_000
+"""The same for a push query, whose rows are in this process's memory, a batch at a time."""
+FEW_RECORDS: Final = 1000
+"""Fewer than these can wait a moment for others."""
+EARLIEST_NAMES: Final = ("ksql.streams.auto.offset.reset", "auto.offset.reset")
+
+
+def wants_earliest(properties: Mapping[str, str]) -> bool:
+    return any(properties.get(each, "").lower() == "earliest" for each in EARLIEST_NAMES)
+
+
+class QueryRuntime:
+    """What every Spark query of SQL needs: the session, the cluster, and whose it is."""
+
+    def __init__(
+        self,
+        spark: Callable[[], SparkSession],
+        cluster: Cluster,
+        service_id: str,
+        triggers: TriggerPolicy,
+    ) -> None:
+        self.given_spark = spark
+        self._own = OwnSession(spark, self._prepared)
+        self._partitions_max = 1
+        self._launcher = QueryLauncher()
+        self.cluster = cluster
+        self.service_id = service_id
+        self.triggers = triggers
+
+    @property
+    def spark(self) -> SparkSession:
+        return self._own.get()
+
+    def _prepared(self, spark: SparkSession) -> SparkSession:
+        made = spark.newSession()
+        source.register(made)
+        register_udfs(made)
+        self._partitions_max = int(made.conf.get(SHUFFLE) or 1)
+        return made
+
+    def topic_of(self, place: Input | Output, query_id: str) -> str:
+        if place.internal:
+            return internal_topic(query_id, place.topic, self.service_id)
+        return place.topic
+
+    def read(
+        self,
+        place: Input,
+        query_id: str,
+        start: Position | None,
+        checkpoint: Path,
+        *,
+        rest_ms: int = 0,
+        records_max: int = BATCH_RECORDS_MAX,
+    ) -> DataFrame:
+        """`start` counts until the checkpoint knows better; few records are gathered that long."""
+        topic = self.topic_of(place, query_id)
+        if start and not Checkpoint(checkpoint).begun:
+            # A partition that is newer than `start` is read from its beginning.
+            known = self.cluster.position(topic, earliest=True)[topic]
+            start = {topic: {**known, **start.get(topic, {})}}
+        options = {
+            **self.cluster.options(),
+            "subscribe": topic,
+            "startingOffsets": json.dumps(start) if start else "earliest",
+            "kafka.isolation.level": "read_committed",
+            "maxOffsetsPerTrigger": str(records_max),
+        }
+        if rest_ms:
+            options["minOffsetsPerTrigger"] = str(FEW_RECORDS)
+            options["maxTriggerDelay"] = f"{rest_ms}ms"
+        return frames.read(self.spark, place, options)
+
+    def sink_options(self, output: Output, query_id: str) -> dict[str, str]:
+        return {
+            **self.cluster.options(),
+            "topic": self.topic_of(output, query_id),
+            "ottla.layout": output.layout.to_json(),
+        }
+
+    def begin_stage(
+        self,
+        stage: Stage,
+        query_id: str,
+        starts: list[Position | None],
+        checkpoint: Path,
+        properties: Mapping[str, str],
+        sink: Callable[[DataFrame, int], None] | None = None,
+        *,
+        watched: bool = False,
+    ) -> StreamingQuery:
+        """A stage that has a Spark query of its own; `sink` takes the rows of a push query.
+
+        Where somebody is watching, nothing rests. Nor does one of two inputs: the other, which
+        came later, would be read before it.
+        """
+        may_rest = len(stage.inputs) == 1 and not watched
+        inputs = [
+            self.read(
+                each,
+                query_id,
+                start,
+                checkpoint,
+                rest_ms=self.triggers.rest_ms(properties) if may_rest else 0,
+                records_max=BATCH_RECORDS_MAX if sink is None else PUSH_RECORDS_MAX,
+            )
+            for each, start in zip(stage.inputs, starts, strict=True)
+        ]
+        frame = frames.stage_frame(stage, inputs)
+        writer = frame.writeStream.option("checkpointLocation", str(checkpoint))
+        writer = writer.queryName(f"{query_id}_{stage.step}")
+        writer = writer.outputMode("update" if frames.is_update(stage.operator) else "append")
+        writer = self._paced(writer, properties)
+        options = self.sink_options(stage.output, query_id)
+        if sink is not None:
+            writer = writer.foreachBatch(briefly(sink))
+        elif frames.is_update(stage.operator):
+            writer = writer.foreachBatch(briefly(batch_writer(options)))
+        else:
+            writer = writer.format("ottla").options(**options)
+        topics = [self.topic_of(each, query_id) for each in stage.inputs]
+        return self._launcher.start(writer, partitions=self._partitions(topics, checkpoint))
+
+    def begin_members(
+        self,
+        read: Input,
+        members: list[dict[str, Any]],
+        start: Position | None,
+        checkpoint: Path,
+        *,
+        name: str,
+        available_now: bool,
+        properties: Mapping[str, str],
+    ) -> StreamingQuery:
+        """Stages without state, in one Spark query: a struct for each, null where it has no row."""
+        rest_ms = self.triggers.rest_ms(properties)
+        frame = self.read(read, "", start, checkpoint, rest_ms=rest_ms)
+        columns = [f"{member_column(each)} AS m{n}" for n, each in enumerate(members)]
+        some = " OR ".join(f"m{n} IS NOT NULL" for n in range(len(members)))
+        rows = frame.selectExpr(*columns).where(some)
+        layouts = [
+            {"column": f"m{n}", "topic": each["topic"], "layout": json.loads(each["layout"])}
+            for n, each in enumerate(members)
+        ]
+        writer = rows.writeStream.option("checkpointLocation", str(checkpoint)).queryName(name)
+        writer = self._paced(writer, properties, available_now=available_now)
+        options = {**self.cluster.options(), "ottla.layouts": json.dumps(layouts)}
+        return self._launcher.start(writer.outputMode("append").format("ottla").options(**options))
+
+    def begin_fused(
+        self,
+        operator: Aggregate,
+        plan: FusedPlan,
+        outputs: Sequence[str],
+        checkpoint: Path,
+        *,
+        name: str,
+        properties: Mapping[str, str],
+        available_now: bool = False,
+    ) -> StreamingQuery:
+        """Aggregates in one Spark query, of which those of `outputs` are written."""
+        read, rest_ms = fused_input(operator), self.triggers.rest_ms(properties)
+        frame = self.read(read, "", plan.start, checkpoint, rest_ms=rest_ms)
+        rows = fused_frame(frame, plan, outputs, operator)
+        writer = rows.writeStream.option("checkpointLocation", str(checkpoint)).queryName(name)
+        writer = self._paced(writer, properties, available_now=available_now)
+        layouts = json.dumps(fused_layouts(plan, outputs))
+        options = {**self.cluster.options(), "ottla.layouts": layouts}
+        writer = writer.outputMode("update").foreachBatch(briefly(batch_writer(options)))
+        return self._launcher.start(writer, partitions=self._partitions([read.topic], checkpoint))
+
+    def _paced(
+        self,
+        writer: DataStreamWriter,
+        properties: Mapping[str, str],
+        *,
+        available_now: bool = False,
+    ) -> DataStreamWriter:
+        if available_now:
+            return writer.trigger(availableNow=True)
+        return writer.trigger(
+            processingTime=f"{self.triggers.interval_ms(properties)} milliseconds"
+        )
+
+    def _partitions(self, topics: Sequence[str], checkpoint: Path) -> int | None:
+        """As many as the input has, as with Kafka's tasks: Spark's 200 would be 200 states to keep
+        in each batch, of a topic with two partitions. None: the checkpoint says it."""
+        if Checkpoint(checkpoint).begun:
+            return None
+        wanted = max(self.cluster.partitions(each) for each in topics)
+        return min(wanted, self._partitions_max)
+
+    def try_member(self, read: Input, member: Mapping[str, Any], start: Position) -> None:
+        """Computes what a member makes of the rows from `start` on, and writes it nowhere."""
+        options = {
+            **self.cluster.options(),
+            "subscribe": read.topic,
+            "startingOffsets": json.dumps(start) if start else "earliest",
+            "ottla.layout": read.layout.to_json(),
+        }
+        rows = self.spark.read.format("ottla").options(**options).load()
+        made = rows.selectExpr(f"{member_column(member)} AS m")
+        made.write.format("noop").mode("overwrite").save()
+
+
+def member_column(member: Mapping[str, Any]) -> str:
+    """The struct of a member; rows that it has had already, before it joined, are left out."""
+    text = str(member["text"])
+    begins: Mapping[str, int] = member.get("from") or {}
+    if not begins:
+        return text
+    cases = " ".join(f"WHEN {int(p)} THEN ROWOFFSET >= {int(o)}" for p, o in begins.items())
+    return f"IF(CASE ROWPARTITION {cases} ELSE true END, {text}, NULL)"

@@ -1,0 +1,130 @@
+"""Requests read and answered: bodies with a limit, errors in ksqlDB's shape."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ottla.client.permissions import AUTHORIZATION
+from ottla.errors import KafkaError
+from ottla.rows.errors import SqlCode, SqlError
+from ottla.sql.engine.entities import error_entity
+from ottla.sql.server.encoding import dumps
+
+BODY_BYTES_MAX: Final = 8 << 20
+THREADS_MAX: Final = 64
+
+JSON: Final = "application/json"
+KSQL_JSON: Final = "application/vnd.ksql.v1+json"
+PROTOBUF: Final = "application/vnd.ksqlapi.protobuf.v1"
+DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
+
+log = logging.getLogger("ottla.sql")
+_T = TypeVar("_T")
+
+
+class Threads:
+    """Where everything that waits for Spark or the broker runs: never on the loop."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="ottla-sql-rest")
+
+    async def run(self, work: Callable[..., _T], *arguments: Any) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+async def body_of(request: Request) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > BODY_BYTES_MAX:
+            raise SqlError(
+                f"The request has more than {BODY_BYTES_MAX} bytes.",
+                remedy="Send the statements in several requests.",
+                code=SqlCode.BAD_REQUEST,
+            )
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def object_of(data: bytes) -> dict[str, Any]:
+    """A JSON object; SqlError if this is none."""
+    try:
+        found = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise _malformed(f"Malformed JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise _malformed("The body of the request is not a JSON object.")
+    return found
+
+
+def text_in(fields: dict[str, Any], *names: str) -> str:
+    """The first of these fields that is there; clients name the statement `ksql` or `sql`."""
+    for name in names:
+        if isinstance(fields.get(name), str):
+            return str(fields[name])
+    raise _malformed(f"No JSON field '{names[0]}' found in the request.")
+
+
+def mapping_in(fields: dict[str, Any], *names: str) -> dict[str, Any]:
+    for name in names:
+        found = fields.get(name)
+        if isinstance(found, dict):
+            return found
+        if found is not None:
+            raise _malformed(f"'{name}' is not a JSON object.")
+    return {}
+
+
+def _malformed(words: str) -> SqlError:
+    return SqlError(
+        words, remedy='For example: {"ksql": "SHOW STREAMS;"}', code=SqlCode.BAD_REQUEST
+    )
+
+
+def json_response(value: Any, request: Request | None = None, status: int = 200) -> Response:
+    accept = request.headers.get("accept", "") if request else ""
+    media = KSQL_JSON if KSQL_JSON in accept else JSON
+    return Response(dumps(value), status, media_type=media)
+
+
+def error_response(error: Exception, statement: str = "") -> Response:
+    told = as_sql_error(error)
+    entity = error_entity(told, statement)
+    if "entities" in entity:
+        entity["entities"] = told.entities
+    return Response(dumps(entity), int(told.code) // 100, media_type=JSON)
+
+
+def as_sql_error(error: Exception) -> SqlError:
+    if isinstance(error, SqlError):
+        return error
+    if isinstance(error, KafkaError) and error.code in AUTHORIZATION:
+        return SqlError(
+            f"The Kafka cluster does not allow it: {error}",
+            remedy="This server's user needs an ACL for it: see `kafka-acls --list`.",
+            code=SqlCode.FORBIDDEN_KAFKA,
+        )
+    if isinstance(error, KafkaError):
+        return SqlError(
+            f"The Kafka cluster could not do it: {error}",
+            remedy="Is the broker running, and are bootstrap.servers right?",
+            code=SqlCode.SERVER_ERROR,
+        )
+    log.error("a request failed", exc_info=error)
+    return SqlError(
+        f"Something went wrong here: {type(error).__name__}: {error}",
+        remedy="The server's log has more about it.",
+        code=SqlCode.SERVER_ERROR,
+    )

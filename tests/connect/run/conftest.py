@@ -1,0 +1,34 @@
+"""One broker for all tests of running connectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.connect.run.worker import Worker
+from ottla.testing import LocalCluster
+
+
+@pytest.fixture(scope="package")
+def broker() -> Iterator[LocalCluster]:
+    with LocalCluster(config={"auto.create.topics.enable": "false"}) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def worker(broker: LocalCluster) -> Worker:
+    """As a worker's properties file would be; one partition of offsets is read sooner."""
+    text = "org.apache.kafka.connect.storage.StringConverter"
+    return Worker(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "tests",
+            "exactly.once.source.support": "enabled",
+            "offset.storage.partitions": "2",
+            "key.converter": text,
+            "value.converter": text,
+            "plugin.path": str(Path(__file__).parent),
+        }
+    )

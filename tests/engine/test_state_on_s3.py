@@ -1,0 +1,110 @@
+"""State on an object store: a real S3 server, and hosts that are killed beside it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from collections import Counter
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from typing import IO
+
+import host_child
+import pytest
+from killed_hosts import exit_code, in_files
+
+from ottla.engine.failures import StreamsError
+from ottla.engine.state_folder import LocalFolder, ObjectFolder, joined, state_folder
+from ottla.engine.task_files import TaskFiles, forget
+from ottla.engine.task_host import TaskHost
+from s3_server import s3_uri
+
+
+@pytest.fixture
+def place(s3: str) -> str:
+    return s3_uri(s3, os.urandom(4).hex())
+
+
+def test_a_place_is_a_path_or_a_uri(place: str) -> None:
+    assert isinstance(state_folder("/some/where"), LocalFolder)
+    assert str(state_folder("file:///some/where")) == "/some/where"
+    assert joined("/some/where", "0", "tasks") == "/some/where/0/tasks"
+    assert joined("s3://bucket/a?scheme=http", "0") == "s3://bucket/a/0?scheme=http"
+    folder = state_folder(joined(place, "0"))
+    assert isinstance(folder, ObjectFolder)
+    assert str(folder).startswith("s3://state/")
+
+
+def test_an_object_is_there_whole_or_not_at_all(place: str) -> None:
+    folder = state_folder(place)
+    assert folder.files() == folder.names() == []
+
+    def fail(file: IO[bytes]) -> None:
+        file.write(b"half")
+        raise OSError("No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        folder.put("one", fail)
+    assert folder.names() == []
+    made = folder.put("one", lambda file: pickle.dump([1], file))
+    (found,) = folder.files()
+    assert (found.name, found.size) == (made.name, made.size)
+    with folder.open("one") as file:
+        assert pickle.load(file) == [1]
+    folder.delete("one")
+    folder.delete("one")
+    assert folder.files() == []
+
+
+def test_what_is_not_of_the_query_is_forgotten(place: str) -> None:
+    folder, ids = state_folder(place), f"-{'a' * 16}-{'b' * 16}"
+    for path in ("old/0/0-9", "new/0/0-3", "new/0/4-6"):
+        *parents, name = path.split("/")
+        within = folder
+        for each in parents:
+            within = within.child(each)
+        within.put(name + ids, lambda file: pickle.dump(1, file))
+    forget(folder, "new", 5)
+    assert folder.names() == ["new"]
+    assert [each.name for each in folder.child("new").child("0").files()] == ["0-3" + ids]
+
+
+@pytest.mark.parametrize("on_disk", [False, True], ids=["in memory", "on disk"])
+def test_tasks_move_between_hosts_that_share_nothing_but_the_store(
+    tmp_path: Path, place: str, on_disk: bool
+) -> None:
+    """One that comes back reads what it lacks."""
+    plans = [host_child.plan_on_disk(tmp_path / name) for name in ("one", "other")]
+    hosts = [TaskHost(each if on_disk else host_child.counted()) for each in plans]
+    for batch in range(6):
+        done = host_child.run_batch(hosts[batch // 2 % 2], place, batch)
+        wanted = host_child.counts_behind(batch)
+        assert done == {word: wanted[word] for word in host_child.words_of(batch)}
+    assert all(each.first > 0 for each in hosts[0].files_read), "not the large one"
+    for each in hosts:
+        each.close()
+
+
+def test_an_object_that_is_cut_off_is_told_of(place: str) -> None:
+    host = TaskHost(host_child.counted())
+    host_child.run_batch(host, place, 0)
+    folder = state_folder(joined(place, "0"))
+    (name,) = folder.names()
+    with folder.open(name) as file:
+        whole = file.read()
+    folder.put(name, lambda file: file.write(whole[:-9]) and None)
+    with pytest.raises(StreamsError, match="not whole"):
+        host_child.run_batch(TaskHost(host_child.counted()), place, 1)
+
+
+@pytest.mark.parametrize(("point", "nth"), [("batch", 3), ("upload", 6), ("object", 2)])
+def test_a_host_that_is_killed_leaves_the_state_of_its_objects(
+    tmp_path: Path, processes: ForkServerContext, place: str, point: str, nth: int
+) -> None:
+    done, where = tmp_path / "done", (place, tmp_path / "local")
+    assert exit_code(processes, *where, range(6), done, point, nth) == -signal.SIGKILL
+    first = int(done.read_text()) + 1 if done.exists() else 0
+    assert exit_code(processes, *where, range(first, 8), done, "nowhere") == 0
+    counted: Counter[str] = in_files(TaskFiles(state_folder(joined(place, "0"))), 7)
+    assert counted == host_child.counts_behind(7)

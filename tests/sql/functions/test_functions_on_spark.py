@@ -1,0 +1,69 @@
+"""Several hundred expressions, computed by Spark in a few selects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sql_cases import COLUMNS, GROUPS, ON_SPARK, SCOPE, TABLE_FUNCTIONS, TYPES, same
+
+from ottla.rows.types import spark_name
+from ottla.sql.expressions import resolve_call, table_calls, translate
+from ottla.sql.run.registered_functions import register_udfs
+from ottla.sql.syntax import parse_expression
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def rows(spark: SparkSession) -> DataFrame:
+    session = spark.newSession()
+    register_udfs(session)
+    schema = ", ".join(f"{spark_name(name)} {each.spark}" for name, each in TYPES.items())
+    return session.createDataFrame([tuple(value for _, value in COLUMNS.values())], schema)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_spark_computes_what_ksqldb_says(rows: DataFrame, group: str) -> None:
+    cases = GROUPS[group]
+    values = [translate(parse_expression(text), SCOPE) for text, _ in cases]
+    frame = rows.selectExpr(
+        *(f"{each.text.spark} AS `{place}`" for place, each in enumerate(values))
+    )
+    wrong = [
+        f"{text} is {field.dataType.simpleString()} in Spark and should be {value.type}"
+        for (text, _), value, field in zip(cases, values, frame.schema, strict=True)
+        if value.type is not None
+        and field.dataType.simpleString() != value.type.spark.replace("`", "")
+    ]
+    computed = [plain(each) for each in frame.collect()[0]]
+    wrong += [
+        f"{text} gave {found!r}, not {expected!r}"
+        for (text, expected), found in zip(cases, computed, strict=True)
+        if not same(found, ON_SPARK.get(text, expected))
+    ]
+
+    assert not wrong, "\n".join(wrong)
+
+
+def test_table_functions_make_arrays_of_rows(rows: DataFrame) -> None:
+    calls = [table_calls(parse_expression(text))[0] for text in TABLE_FUNCTIONS]
+    texts = [resolve_call(each, SCOPE).spark for each in calls]
+
+    (row,) = rows.selectExpr(*texts).collect()
+
+    assert list(row) == list(TABLE_FUNCTIONS.values())
+
+
+def plain(value: Any) -> Any:
+    """A value of a row without Spark's own classes."""
+    if hasattr(value, "asDict"):
+        return {name: plain(each) for name, each in value.asDict().items()}
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    return bytes(value) if isinstance(value, bytearray) else value

@@ -1,0 +1,24 @@
+"""The functions that Spark calls in Python, by themselves."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.sql.functions.python.json_text import concatenated
+
+
+@pytest.mark.parametrize(
+    ("texts", "joined"),
+    [
+        (('{"b": 1, "a": 2}', '{"c": 3}', '{"a": 4}'), '{"b":1,"a":4,"c":3}'),
+        (("[1, 2]", "3", "[]"), "[1,2,3]"),
+        (("{}", "{}"), "{}"),
+        (("{}", "1"), "[{},1]"),
+        (('"é"', "null"), '["é",null]'),
+        (("NaN", "1"), None),
+        (("", "1"), None),
+        ((None, "1"), None),
+    ],
+)
+def test_json_texts_become_one(texts: tuple[str | None, ...], joined: str | None) -> None:
+    assert concatenated(*texts) == joined

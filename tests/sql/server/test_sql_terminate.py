@@ -1,0 +1,89 @@
+"""TERMINATE and DROP are answered when the query has ended: nothing of it comes out later."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from sql_servers import ksql, running, until
+
+from ottla.client import Consumer
+from ottla.testing import LocalCluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+Found = tuple[str, str]
+"""A topic, and the key of a record in it."""
+PATIENCE_S = 120.0
+KINDS = ("shared", "companies", "queries")
+ENDS = {
+    "ends_part": "CREATE STREAM ends_part AS SELECT * FROM sales WHERE v > 0;",
+    "ends_sums": "CREATE TABLE ends_sums AS SELECT id, SUM(v) AS s FROM sales GROUP BY id;",
+    "ends_counts": "CREATE TABLE ends_counts AS SELECT id, COUNT(*) AS n FROM sales GROUP BY id;",
+    "ends_twice": "CREATE STREAM ends_twice AS SELECT id, EXPLODE(ARRAY[v, v]) AS v FROM sales;",
+}
+
+
+def states(client: httpx.Client) -> set[str]:
+    (queries,) = ksql(client, "SHOW QUERIES;")
+    return {each["state"] for each in queries["queries"]}
+
+
+def keys(cluster: LocalCluster, topics: list[str], wanted: set[Found]) -> set[Found]:
+    """Of the committed records of these topics: those wanted, and any that follow in a moment."""
+    found: set[Found] = set()
+    deadline = time.monotonic() + PATIENCE_S
+    settings = {"isolation.level": "read_committed"}
+    with Consumer(
+        cluster.bootstrap_servers, topics, auto_offset_reset="earliest", settings=settings
+    ) as consumer:
+        while True:
+            record = consumer.poll(0.5)
+            if record is not None:
+                found.add((record.topic, bytes(record.key or b"").decode()))
+            elif wanted <= found:
+                return found
+            assert time.monotonic() < deadline, found
+
+
+def test_nothing_is_written_after_terminate_was_answered(
+    sql_cluster: LocalCluster, spark: SparkSession, tmp_path: Path
+) -> None:
+    topics = [name.upper() for name in ENDS]
+    with (
+        running(sql_cluster, "ends_", spark=spark, state_dir=tmp_path) as url,
+        httpx.Client(base_url=url, http1=False, http2=True, timeout=PATIENCE_S) as client,
+    ):
+        ksql(
+            client,
+            "CREATE STREAM sales (id STRING KEY, v INT)"
+            " WITH (KAFKA_TOPIC='ends_sales', PARTITIONS=1, VALUE_FORMAT='JSON');"
+            "CREATE STREAM stays WITH (KAFKA_TOPIC='ends_stays') AS SELECT * FROM sales;",
+        )
+        for number in range(2):
+            made = ksql(client, "".join(ENDS.values()))
+            ids = [each["commandStatus"]["queryId"] for each in made]
+            until(lambda: states(client), {"RUNNING"})
+            ksql(client, f"INSERT INTO sales VALUES ('k{number}', 1);")
+            # Topics of the same names were there before: no row of the old queries comes.
+            wanted = {(topic, f"k{number}") for topic in topics}
+            assert keys(sql_cluster, topics, wanted) == wanted
+            ksql(client, "".join(f"TERMINATE {each};" for each in ids))
+            late = ("ends_stays", f"late{number}")
+            ksql(client, f"INSERT INTO sales VALUES ('{late[1]}', 1);")
+            everywhere = keys(sql_cluster, [*topics, "ends_stays"], {late})
+            assert {each for each in everywhere if each[0] != "ends_stays"} == wanted
+            drops = (f"DROP {text.split()[1]} {name} DELETE TOPIC;" for name, text in ENDS.items())
+            ksql(client, "".join(drops))
+        (queries,) = ksql(client, "SHOW QUERIES;")
+        (stays_id,) = (each["id"] for each in queries["queries"])
+        (folder,) = (each.parent for each in tmp_path.rglob("shared"))
+        assert len(list((folder / "shared").iterdir())) == 1
+        ksql(client, f"TERMINATE {stays_id};")
+        assert [each for kind in KINDS for each in folder.glob(f"{kind}/*")] == []
