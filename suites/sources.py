@@ -137,6 +137,25 @@ class PythonCheckout:
 
 
 @dataclass(frozen=True, slots=True)
+class FilesCheckout:
+    """Files of a checkout, which this repository's own code runs."""
+
+    name: str
+    copied: Sequence[str]
+
+    def where(self) -> str:
+        return f"checkout, SUITE_SOURCES/{self.name}"
+
+    def prepare(self, home: Path, checkouts: Path | None) -> None:
+        checkout = _checkout(self.name, checkouts)
+        _once(
+            home,
+            repr((self, str(checkout))),
+            lambda at: _copy(checkout, at / "sources", self.copied),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class NodeCheckout:
     """A JavaScript client with its tests, and what its package.json names for development."""
 

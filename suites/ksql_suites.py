@@ -1,0 +1,96 @@
+"""The suite of ksqlDB's REST cases. `catalogue.py` has the others."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from suites.outcomes import Outcome, Outcomes
+from suites.registry_server import RegistryNeed
+from suites.sources import REPOSITORY, FilesCheckout
+from suites.suite import HOUR_S, Known, Run, Step, Suite
+
+CASES = "ksqldb-functional-tests/src/test/resources/rest-query-validation-tests"
+OTHER_WORDS = "refused, in other words"
+
+MERGED = (
+    "Spark's own aggregation gives one update of a group for each batch; the case waits for each"
+)
+ANSWERED = "ksqlDB refuses what is answered here, by Spark or from the table"
+
+
+def rest_cases(run: Run, left_out: dict[str, str]) -> list[Step]:
+    command = [
+        sys.executable, "-m", "suites.ksql", "--bootstrap", run.addresses[0],
+        "--registry", run.registry, "--cases", str(run.home / "sources" / CASES),
+        "--folder", str(run.folder),
+    ]  # fmt: skip
+    if run.tests:
+        command += ["--tests", run.tests]
+    environment = {"PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'src'}"}
+    return [Step(command, REPOSITORY, read_cases, environment)]
+
+
+def read_cases(output: str) -> Outcomes:
+    """One line of JSON for each case. Other words of an error are no difference in what is done."""
+    outcomes: Outcomes = {}
+    for line in output.splitlines():
+        if line.startswith('{"test"'):
+            found = json.loads(line)
+            outcomes[found["test"]] = Outcome(found["verdict"], found["reason"][:300])
+    return outcomes
+
+
+KSQL_REST = Suite(
+    name="ksqlDB REST",
+    source=FilesCheckout("ksql", copied=(CASES,)),
+    steps=rest_cases,
+    brokers=(1,),
+    # Records of the cases are of 1970.
+    settings={"log.retention.ms": "-1"},
+    registry=RegistryNeed(),
+    known=(
+        Known("push-queries/windowed table", MERGED),
+        Known(
+            "limit-clause/on CTAS",
+            "expects the elements of COLLECT_LIST in order of arrival, which Spark's own"
+            " aggregation keeps in some runs",
+            sometimes=True,
+        ),
+        Known(
+            "scalable-push-queries/non-windowed stream with nulls",
+            "expects that a row without a key is left out, which the case itself calls"
+            " inconsistent with other push queries",
+        ),
+        Known(
+            "select \\* against CST table with headers",
+            "expects a header whose columns are in another order than those of its rows",
+        ),
+        Known(
+            "should fail on mismatch between key and key field",
+            "expects that a value column of a key's name before KEY columns must be equal to it",
+        ),
+        Known(
+            "insert-values/should insert map with null keys",
+            "a MAP with NULL for a key is refused: JSON has no such name",
+        ),
+        Known(
+            "PROTOBUF from multiple schema definitions",
+            "INSERT VALUES writes by the schema of the columns, and the registry has one with more"
+            " messages",
+        ),
+        Known(
+            "schema id with default long value|schema id and unregistered field",
+            "INSERT VALUES takes no default of a schema, and no field that it does not have",
+        ),
+        Known(
+            "disallowed pseudocolumn|`CREATE TABLE` table should fail|non-materialized"
+            "|error on ORDER BY|fail on unsupported query feature",
+            ANSWERED,
+        ),
+        Known("partial text datetime window bounds", "the hour 24 of a day is refused"),
+    ),
+    limit_s=3 * HOUR_S,
+)
+
+SUITES = (KSQL_REST,)
