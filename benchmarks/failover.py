@@ -16,7 +16,7 @@ from confluent_kafka import Message, Producer
 
 from benchmarks.clusters import Cluster, Node
 from benchmarks.probe import LINE_TIMEOUT_S, metadata, open_line, produce
-from ottla.client.lines import Line
+from ottla.client.protocol.connection import BrokerConnection
 from ottla.errors import KafkaError
 
 LOOK_EVERY_S = 0.005
@@ -80,7 +80,7 @@ class Prober:
     def __init__(self, topic: str, survivors: list[Node]) -> None:
         self._topic = topic
         self._nodes = {node.id: node for node in survivors}
-        self._lines: dict[int, Line] = {}
+        self._lines: dict[int, BrokerConnection] = {}
 
     def first_ack_s(self, since: float) -> float:
         while time.perf_counter() - since < FAILOVER_S_MAX:
@@ -111,7 +111,7 @@ class Prober:
                     line.close()
             return False
 
-    def _line(self, node_id: int) -> Line:
+    def _line(self, node_id: int) -> BrokerConnection:
         if node_id not in self._lines:
             self._lines[node_id] = open_line(self._nodes[node_id])
         return self._lines[node_id]

@@ -16,16 +16,16 @@ import orjson
 import pyarrow as pa
 
 from ottla.client.schema_registry import RegisteredSchema
+from ottla.rows import types as t
+from ottla.rows.formats import Decoder, Encoder
+from ottla.rows.schema import Column, Format, Layout, Role, Schema
 from ottla.schemas.schema_types import ParsedSchema
 from ottla.schemas.schema_types import parse as parse_schema
-from ottla.spark.formats import Decoder, Encoder
-from ottla.spark.sql import types as t
-from ottla.spark.sql.pull import simple_pull
-from ottla.spark.sql.schema import Column, Format, Layout, Role, Schema
-from ottla.spark.sql.syntax import parse
-from ottla.spark.sql.syntax.statements import Select
 from ottla.spark.table_rows import RowReader
 from ottla.spark.table_store import ANY, Bounds, Change, Rows
+from ottla.sql.pull import simple_pull
+from ottla.sql.syntax import parse
+from ottla.sql.syntax.statements import Select
 
 ROWS: Final = 100_000
 ROUNDS: Final = 5

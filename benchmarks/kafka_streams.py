@@ -8,7 +8,7 @@ from benchmarks import apache_kafka
 from benchmarks.processes import run_tool
 
 JARS = apache_kafka.REPOSITORY / ".cache" / "kafka-streams"
-SOURCE = Path(__file__).parent / "java" / "StreamsJob.java"
+SOURCES = sorted((Path(__file__).parent / "java").glob("*.java"))
 HEAP = "1g"
 """What Spark's JVM has in `ottla streams run`."""
 THREADS = 2
@@ -22,7 +22,15 @@ def compiled(classes: Path) -> Path:
         if not any(JARS.glob(f"kafka-streams-{apache_kafka.KAFKA_VERSION}.jar")):
             raise apache_kafka.MissingError(f"no Kafka Streams in {JARS}: run {apache_kafka.SETUP}")
         compiler = str(Path(apache_kafka.java()).with_name("javac"))
-        words = ["-nowarn", "-proc:none", "-cp", f"{JARS}/*", "-d", str(classes), str(SOURCE)]
+        words = [
+            "-nowarn",
+            "-proc:none",
+            "-cp",
+            f"{JARS}/*",
+            "-d",
+            str(classes),
+            *map(str, SOURCES),
+        ]
         run_tool([compiler, *words], timeout_s=COMPILE_S_MAX)
     return classes
 

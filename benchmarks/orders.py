@@ -13,7 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 from benchmarks.committed import Committed
 from benchmarks.processes import ToolError
 
-TOPICS = ("orders", "customers", "results")
+TOPICS = ("orders", "customers", "payments", "results")
 PARTITIONS = 2
 KEYS = 1000
 REPORTS_EVERY = 256
@@ -25,9 +25,20 @@ RESULT_S_MAX = 600.0
 class Orders:
     """Topics on a broker, with a table of customers in one of them."""
 
-    def __init__(self, bootstrap: str, *, counts: bool) -> None:
-        """`counts`: a result is not that of one order, but how many there are of its key."""
-        self._counts = counts
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        count_of: Callable[[Message], int] | None = None,
+        customers: int = KEYS,
+        payments: bool = False,
+    ) -> None:
+        """`count_of`: a result is not that of one order; this reads how many its key has.
+
+        `payments`: each order has a key of its own, and a payment with the same key, sent first.
+        """
+        self._count_of = count_of
+        self._payments = payments
         self._numbers = itertools.count()
         self._totals: dict[bytes | None, int] = {}
         self._found = 0
@@ -41,7 +52,7 @@ class Orders:
                 "log_level": 3,
             }
         )
-        for n in range(KEYS):
+        for n in range(customers):
             self._send("customers", b"key-%d" % n, b'{"name":"c%d"}' % n)
         self._flush()
         self._results = Committed(bootstrap, "results", partitions=PARTITIONS)
@@ -50,7 +61,10 @@ class Orders:
         for n in itertools.islice(self._numbers, count):
             if n % REPORTS_EVERY == 0:
                 self._producer.poll(0)
-            self._send("orders", b"key-%d" % (n % KEYS), b'{"v":%d,"item":"something"}' % n)
+            key = b"key-%d" % (n if self._payments else n % KEYS)
+            if self._payments:
+                self._send("payments", key, b'{"paid":%d}' % n)
+            self._send("orders", key, b'{"v":%d,"item":"something"}' % n)
         self._flush()
 
     def wait(self, count: int, alive: Callable[[], bool] = lambda: True) -> None:
@@ -62,7 +76,7 @@ class Orders:
             if time.monotonic() > deadline:
                 raise ToolError(f"{self._found} of {count} results after {RESULT_S_MAX:.0f} s")
             taken = self._results.take()
-            self._found += self._counted(taken) if self._counts else len(taken)
+            self._found += self._counted(taken) if self._count_of else len(taken)
         self._found -= count
 
     def close(self) -> None:
@@ -70,10 +84,11 @@ class Orders:
         self._producer.close()
 
     def _counted(self, taken: list[Message]) -> int:
-        """By how many the counts of windows have grown."""
+        """By how many the counts of keys or windows have grown."""
+        assert self._count_of is not None
         found = 0
         for message in taken:
-            total = int.from_bytes(message.value() or b"", "big")
+            total = self._count_of(message)
             key = message.key()
             found += total - self._totals.get(key, 0)
             self._totals[key] = total
@@ -90,6 +105,11 @@ class Orders:
     def _flush(self) -> None:
         if left := self._producer.flush(FLUSH_S_MAX):
             raise ToolError(f"{left} orders are not delivered after {FLUSH_S_MAX:.0f} s")
+
+
+def long_count(message: Message) -> int:
+    """A count as Kafka's LongSerializer writes it."""
+    return int.from_bytes(message.value() or b"", "big")
 
 
 def _delivered(error: KafkaError | None, message: Message) -> None:

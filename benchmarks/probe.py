@@ -6,7 +6,7 @@ import time
 
 from benchmarks.brokers import HOST, KAFKA
 from benchmarks.clusters import Cluster, Node
-from ottla.client.lines import Line
+from ottla.client.protocol.connection import BrokerConnection
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
 from ottla.wire.apis import ApiKey
@@ -51,17 +51,17 @@ def controller_of(cluster: Cluster) -> int:
         line.close()
 
 
-def open_line(node: Node) -> Line:
-    return Line(HOST, node.port, settings={}, timeout_s=LINE_TIMEOUT_S)
+def open_line(node: Node) -> BrokerConnection:
+    return BrokerConnection(HOST, node.port, settings={}, timeout_s=LINE_TIMEOUT_S)
 
 
-def metadata(line: Line, topic: str | None) -> MetadataResponse:
+def metadata(line: BrokerConnection, topic: str | None) -> MetadataResponse:
     topics = None if topic is None else [MetadataRequestTopic(name=topic)]
     request = MetadataRequest(topics, allow_auto_topic_creation=False)
     return line.call(request, ApiKey.METADATA, MetadataResponse, version_max=METADATA_VERSION)
 
 
-def produce(line: Line, topic: str, partitions: list[int]) -> dict[int, int]:
+def produce(line: BrokerConnection, topic: str, partitions: list[int]) -> dict[int, int]:
     """One record to each, on all replicas that are in sync: partitions that refused, and why."""
     batch = build_batch([Record(timestamp=int(time.time() * 1000), key=None, value=b"probe")])
     asked = [PartitionProduceData(index, batch) for index in partitions]

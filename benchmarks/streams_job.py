@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from ottla.spark.streams import Json, Long, String, TimeWindowed, Topology, tumbling
+from ottla.streams import Json, Long, String, TimeWindowed, Topology, tumbling
 
 WHICH = "OTTLA_BENCH_JOB"
 WINDOW_MS = 60_000

@@ -69,6 +69,8 @@ public final class StreamsJob {
                     .join(customers, StreamsJob::merged, Joined.with(Serdes.String(), json, json))
                     .to("results", written);
             }
+            case "sql filter", "sql count", "sql windowed count", "sql table join", "sql stream join" ->
+                SqlTopologies.build(job, builder, orders, json);
             default -> throw new IllegalArgumentException("there is no job " + job);
         }
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchmarks.bench import OwnRow, SharedRow
-from benchmarks.rows import connect, secured, streams
+from benchmarks.rows import connect, secured, statements, streams
 from benchmarks.rows.cluster import CatchUp, FailoverTime, ManyPartitions, Replicated
 from benchmarks.rows.compaction import Compaction
 from benchmarks.rows.connect import ConnectCopies
@@ -24,6 +24,7 @@ from benchmarks.rows.secured import (
 from benchmarks.rows.spark import SparkJobs, SparkLatency, SparkStart
 from benchmarks.rows.sql import SqlQueries
 from benchmarks.rows.start import Start
+from benchmarks.rows.statements import SqlStatements
 from benchmarks.rows.streams import StreamsJobs
 from benchmarks.rows.throughput import Consume, Produce, ProduceAndConsume
 from benchmarks.rows.transactions import TransactionalProduce
@@ -77,6 +78,7 @@ def own_rows() -> dict[str, list[OwnRow]]:
         "partitions": [ManyPartitions()],
         "registry": [RegistryLoad()],
         "sql": [SqlQueries()],
+        "sql-statements": [SqlStatements()],
         "connect": [ConnectCopies()],
         "streams": [StreamsJobs()],
         "growth": [Growth()],
@@ -86,6 +88,7 @@ def own_rows() -> dict[str, list[OwnRow]]:
 CONDITIONS: dict[str, Callable[[Settings], str]] = {
     "connect": connect.conditions,
     "secured": secured.conditions,
+    "sql-statements": statements.conditions,
     "streams": streams.conditions,
 }
 """What a reader must know of one row besides."""

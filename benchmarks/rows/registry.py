@@ -80,8 +80,9 @@ class StartedRegistry:
             cost("CPU spent on that start", "s", self.start_cpu_s),
             cost("memory (RSS)", "MB", memory(self.server.pid).rss_bytes / MB),
             rate("look-ups by id on a core", "1/s", self._rate(self._by_id)),
-            rate("look-ups of a new schema on a core", "1/s", self._rate(self._by_new_schema)),
-            rate("look-ups of a known schema on a core", "1/s", self._rate(self._by_known_schema)),
+            rate("look-ups by a new text on a core", "1/s", self._rate(self._by_new_text)),
+            rate("look-ups by a stored text on a core", "1/s", self._rate(self._by_stored_text)),
+            rate("look-ups by a known text on a core", "1/s", self._rate(self._by_known_text)),
         ]
 
     def _answers(self) -> bool:
@@ -111,17 +112,27 @@ class StartedRegistry:
         connection.request("GET", f"/schemas/ids/{number * 31 % (SUBJECTS * VERSIONS) + 1}")
 
     @staticmethod
-    def _by_new_schema(connection: http.client.HTTPConnection, number: int) -> None:
-        """Each is parsed before it can be found."""
+    def _by_new_text(connection: http.client.HTTPConnection, number: int) -> None:
+        """Written otherwise than it is stored: each is parsed before it can be found."""
+        look_up(connection, number * 31 % SUBJECTS, number % VERSIONS + 1, indent=1)
+
+    @staticmethod
+    def _by_stored_text(connection: http.client.HTTPConnection, number: int) -> None:
+        """Each for the first time."""
         look_up(connection, number * 31 % SUBJECTS, number % VERSIONS + 1)
 
     @staticmethod
-    def _by_known_schema(connection: http.client.HTTPConnection, number: int) -> None:
-        look_up(connection, number % KNOWN_SCHEMAS, 1)
+    def _by_known_text(connection: http.client.HTTPConnection, number: int) -> None:
+        look_up(connection, number % KNOWN_SCHEMAS, 1, indent=1)
 
 
-def look_up(connection: http.client.HTTPConnection, subject: int, version: int) -> None:
-    body = json.dumps({"schema": schema_text(subject, version)})
+def look_up(
+    connection: http.client.HTTPConnection, subject: int, version: int, indent: int | None = None
+) -> None:
+    text = schema_text(subject, version)
+    if indent is not None:
+        text = json.dumps(json.loads(text), indent=indent)
+    body = json.dumps({"schema": text})
     connection.request("POST", f"/subjects/{subject_name(subject)}", body)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from benchmarks.bench import Bench
 from benchmarks.brokers import OTTLA, Broker, start_broker
 from benchmarks.figures import Figure, cost
+from benchmarks.marks import Mark
 from benchmarks.processes import Spawned, ToolError, cpu_seconds, spawn
 from benchmarks.rows.spark import python_of
 from benchmarks.settings import Settings
@@ -46,8 +47,8 @@ STEADY_EVERY_S = 0.1
 class Server:
     """`ottla sql-server` on a broker of its own."""
 
-    def __init__(self, bench: Bench) -> None:
-        folder = bench.directory / "sql"
+    def __init__(self, bench: Bench, name: str = "sql", mark: Mark | None = None) -> None:
+        folder = bench.directory / name
         folder.mkdir()
         self.broker: Broker = start_broker(OTTLA, folder / "broker", bench.commands)
         bench.after_row.callback(self.broker.remove)
@@ -57,7 +58,11 @@ class Server:
         self._url = f"http://127.0.0.1:{port}"
         command = [python_of(bench), "-m", "ottla.cli", "sql-server", "--port", str(port)]
         command += ["--bootstrap-server", self.servers, "--state-dir", str(folder / "state")]
-        self.process: Spawned = spawn([*command, "--master", "local[2]"], log=folder / "log")
+        self.process: Spawned = spawn(
+            [*command, "--master", "local[2]"],
+            log=folder / "log",
+            env=mark.environment if mark else None,
+        )
         bench.after_row.callback(self.process.stop)
         self._until(self._is_ready, READY_S_MAX)
 

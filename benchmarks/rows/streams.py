@@ -8,6 +8,7 @@ time, until its result is read.
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from benchmarks.bench import Bench
 from benchmarks.brokers import OTTLA, start_broker
 from benchmarks.figures import Figure, cost, rate
 from benchmarks.marks import Mark
-from benchmarks.orders import Orders
+from benchmarks.orders import Orders, long_count
 from benchmarks.processes import ToolError, spawn
 from benchmarks.rows.spark import python_of, with_archive
 from benchmarks.settings import Settings
@@ -30,7 +31,8 @@ ORDERS_PART = 8
 WARM_UP_PART = 4
 """Of those that are measured: both JVMs have compiled their hot code then."""
 LATENCIES = 20
-REST_S = 0.1
+REST_S = (0.05, 0.25)
+"""Between two orders, at random: commits come every 100 ms, and orders must not keep step."""
 
 
 def conditions(settings: Settings) -> str:
@@ -77,7 +79,9 @@ class Job:
         folder.mkdir()
         broker = start_broker(OTTLA, folder / "broker", bench.commands)
         stack.callback(broker.remove)
-        self._orders = Orders(broker.bootstrap, counts=job == "windowed count")
+        self._orders = Orders(
+            broker.bootstrap, count_of=long_count if job == "windowed count" else None
+        )
         stack.callback(self._orders.close)
         self._orders.send(1)
         command = command_of(bench, name, job, broker.bootstrap, folder / "state")
@@ -99,7 +103,7 @@ class Job:
         latencies = []
         for _ in range(LATENCIES):
             latencies.append(timed(lambda: self._through(1)))
-            time.sleep(REST_S)
+            time.sleep(random.uniform(*REST_S))
         title = self._title
         return [
             rate(f"{title}", "records/s", self._count / seconds, cpu_us=cpu_us),

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
-from benchmarks.orders import KEYS, PARTITIONS, Orders
+from benchmarks.orders import KEYS, PARTITIONS, Orders, long_count
 
 from benchmarks import orders, processes
 from ottla.testing import LocalCluster
 
 
 def test_orders_have_keys_of_the_table_of_customers(kafka: LocalCluster) -> None:
-    load = Orders(kafka.bootstrap_servers, counts=False)
+    load = Orders(kafka.bootstrap_servers)
     load.send(3)
     load.close()
     customers = kafka.consumer("customers").take(KEYS)
@@ -25,7 +25,7 @@ def test_orders_have_keys_of_the_table_of_customers(kafka: LocalCluster) -> None
 
 
 def test_results_are_waited_for_one_by_one(kafka: LocalCluster) -> None:
-    load = Orders(kafka.bootstrap_servers, counts=False)
+    load = Orders(kafka.bootstrap_servers)
     with kafka.producer() as producer:
         for number in range(5):
             producer.send("results", b"x", partition=number % PARTITIONS)
@@ -37,7 +37,7 @@ def test_results_are_waited_for_one_by_one(kafka: LocalCluster) -> None:
 
 
 def test_counts_of_windows_are_waited_for_by_what_they_add(kafka: LocalCluster) -> None:
-    load = Orders(kafka.bootstrap_servers, counts=True)
+    load = Orders(kafka.bootstrap_servers, count_of=long_count)
     with kafka.producer() as producer:
         for key, count in ((b"a", 3), (b"b", 1), (b"a", 7)):
             producer.send("results", count.to_bytes(8, "big"), key=key, partition=0)
@@ -49,7 +49,7 @@ def test_results_that_do_not_come_are_an_error(
     kafka: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(orders, "RESULT_S_MAX", 0.1)
-    load = Orders(kafka.bootstrap_servers, counts=False)
+    load = Orders(kafka.bootstrap_servers)
     with pytest.raises(processes.ToolError, match="0 of 1 results"):
         load.wait(1)
     load.close()
