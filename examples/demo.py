@@ -34,14 +34,14 @@ from rich.table import Table
 from ottla.client import Admin, Producer, TopicPartition
 from ottla.client.schema_registry import SchemaRegistry
 from ottla.client.serdes.avro import Avro
+from ottla.connect.run import runner
+from ottla.connect.run.worker import Worker
 from ottla.errors import KafkaError
 from ottla.spark import session
-from ottla.spark.connect.run import runner
-from ottla.spark.connect.run.worker import Worker
-from ottla.spark.sql.engine.engine import Engine
-from ottla.spark.sql.engine.workers import Workers
-from ottla.spark.sql.settings import Settings
-from ottla.spark.streams.run.application import Application
+from ottla.sql.engine.engine import Engine
+from ottla.sql.run.workers import Workers
+from ottla.sql.settings import Settings
+from ottla.streams.run.application import Application
 from ottla.testing import LocalCluster
 
 STATEMENTS = """\

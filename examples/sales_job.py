@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from ottla.spark.streams import Avro, Long, String, Topology
+from ottla.streams import Avro, Long, String, Topology
 
 
 @dataclass

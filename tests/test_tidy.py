@@ -26,10 +26,16 @@ DOORS = {
     "uvloop": "src/ottla/net/loop.py",
     "kazoo": "src/ottla/cluster/zookeeper",
     "confluent_kafka": "src/ottla/client/",
-    "pyspark": ("src/ottla/spark/", "src/pyspark_ottla/"),
+    "pyspark": (
+        "src/ottla/spark/",
+        "src/ottla/engine/",
+        "src/ottla/queries/",
+        "src/ottla/sql/run/",
+        "src/ottla/streams/run/",
+        "src/ottla/connect/run/",
+        "src/pyspark_ottla/",
+    ),
 }
-# A topology is built, tested and described without Spark.
-WITHOUT_SPARK = re.compile(r"src/ottla/spark/streams/(?!run/)")
 # Rooms with no I/O in them: bytes and decisions only.
 SANS_IO = ("wire", "records", "auth", "coordinator")
 IO_MODULES = {"asyncio", "socket", "select", "threading", "time", "datetime"}
@@ -86,8 +92,6 @@ def import_problems(path: Path, text: str, tree: ast.Module) -> Iterator[str]:
         door = DOORS.get(module)
         if door is not None and not name.startswith(door):
             yield f"{name}:{line}: {module} is imported only in {door}"
-        if module == "pyspark" and WITHOUT_SPARK.match(name):
-            yield f"{name}:{line}: only run/ imports pyspark here"
         if room in SANS_IO and module in IO_MODULES:
             yield f"{name}:{line}: {room}/ does no I/O, it can't import {module}"
         if room == "storage" and module in ("asyncio", "socket"):

@@ -9,9 +9,9 @@ import re
 import sys
 from pathlib import Path
 
-from ottla.spark.connect.api import Connector
-from ottla.spark.connect.config import NO_DEFAULT, ConfigKey, as_text
-from ottla.spark.connect.plugins import Plugins
+from ottla.connect.api import Connector
+from ottla.connect.config import NO_DEFAULT, ConfigKey, as_text
+from ottla.connect.plugins import Plugins
 
 PATH = Path(__file__).parent.parent / "docs" / "connectors.md"
 PLACE = re.compile(r"(<!-- settings of (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

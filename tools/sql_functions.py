@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from ottla.spark.sql.functions import BUILTIN, Function, FunctionKind
-from ottla.spark.sql.functions.aggregates import GROWING
+from ottla.sql.functions import BUILTIN, Function, FunctionKind
+from ottla.sql.functions.aggregates import GROWING
 
 PATH = Path(__file__).parent.parent / "docs" / "sql-functions.md"
 HEAD = """\
 # Functions of the SQL
 
-Written by `tools/sql_functions.py` from the table of functions; `tests/spark/sql/functions` checks
+Written by `tools/sql_functions.py` from the table of functions; `tests/sql/functions` checks
 that it is current. A letter such as T stands for any type, `...` for any number of arguments.
 INTEGER, BIGINT, DECIMAL and DOUBLE widen in that order where a wider one is wanted.
 
@@ -23,26 +23,35 @@ What fails for a row is NULL and the query goes on. Formats of dates and times a
 
 ## Where they differ from ksqlDB's
 
+Every function is written twice, for Spark and for Python (`SqlTestDriver`, pull queries of tables,
+tasks of the engine), and one table of cases judges both. In both:
+
+- GREATEST, LEAST, COALESCE and others widen numbers of different types, where ksqlDB wants a CAST.
+- DECIMALs have up to 38 digits; of a longer result, digits after the point go first.
+- A NULL key of a map is the text `null` where keys are STRINGs, as ksqlDB writes it in JSON; with
+  keys of another type, and in AS_MAP, such an entry is left out.
+- REDUCE takes the entries of a map in the order in which they came; ksqlDB's order is that of
+  Java's hash codes.
+
+On Spark alone:
+
 - COLLECT_SET gives its values in their own order, not in the order in which they came.
+- EXTRACTJSONFIELD, JSON_RECORDS and JSON_ITEMS reformat numbers: `1.50` comes out as `1.5`.
+- The last digits of LN, LOG, STDDEV_SAMP and STDDEV_SAMPLE may be others.
+- PARSE_DATE with a format from a column is NULL where text follows behind the date.
 - LATEST_BY_OFFSET, EARLIEST_BY_OFFSET and COLLECT_LIST go by the time of rows, then by partition
   and offset, unless rows are grouped by their key: offsets of two partitions can't be compared.
-- TOPK with other columns does not say in which order rows of the same value come.
-- EXTRACTJSONFIELD, JSON_RECORDS and JSON_ITEMS write numbers anew: `1.50` comes out as `1.5`.
-- GREATEST, LEAST, COALESCE and others widen numbers of different types, where ksqlDB wants a CAST.
 - A regular expression that comes from a column and is none ends the query; in a literal it is
   found when the query starts.
-- DECIMALs have up to 38 digits; of a longer result, digits after the point go first.
 - UNIX_TIMESTAMP() and UNIX_DATE() are those of the micro-batch.
-- A map has no NULL among its keys: MAP and others leave such an entry out, where ksqlDB has `null`.
-- PARSE_DATE and PARSE_TIME are NULL where text follows behind what the format takes.
-- TRANSFORM gives NULL for an element that can't be computed, where ksqlDB gives NULL for all.
+- FILTER and REDUCE take NULL for arithmetic with a NULL, where ksqlDB gives NULL for all of it.
 
 ## Functions of one's own
 
 A module in `ottla.udf.modules` marks Python functions, and every statement can call them:
 
 ```python
-from ottla.spark.sql.functions import udf
+from ottla.sql.functions import udf
 
 
 @udf
@@ -59,7 +68,8 @@ def loud(text):
 Hints of int, float, str, bool, bytes, date, time, datetime, `list[...]` and `dict[...]` are BIGINT,
 DOUBLE, STRING, BOOLEAN, BYTES, DATE, TIME, TIMESTAMP, ARRAY and MAP; a signature says the rest. A
 NULL does not reach the function unless a hint says `| None`, and a call that raises is NULL. They
-can't be used inside lambdas: Spark calls no Python there.
+can't be used inside lambdas of queries that run on Spark, which calls no Python there; where Python
+computes an expression, as in pull queries, they can.
 """
 
 

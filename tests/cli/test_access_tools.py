@@ -10,7 +10,7 @@ import pytest
 
 from ottla.cli.app import main as ottla
 from ottla.cli.kafka.acls import main as kafka_acls
-from ottla.client.lines import Line
+from ottla.client.protocol.connection import BrokerConnection
 from ottla.config import ServerConfig
 from ottla.errors import KafkaError
 from ottla.testing.broker_process import BrokerProcess
@@ -59,7 +59,7 @@ class Secured:
 
     def lets_in(self, user: str, password: str) -> bool:
         try:
-            Line(
+            BrokerConnection(
                 "127.0.0.1", self.port, settings=self.settings(user, password), timeout_s=30
             ).close()
         except KafkaError:

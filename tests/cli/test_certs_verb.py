@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.app import main
-from ottla.client.lines import Line
+from ottla.client.protocol.connection import BrokerConnection
 from ottla.client.settings import translate
 from ottla.config import ServerConfig, parse_properties
 from ottla.errors import KafkaError
@@ -39,7 +39,7 @@ def test_one_command_makes_all_that_a_try_needs(tmp_path: Path) -> None:
         broker.start()
         try:
             with pytest.raises(KafkaError):
-                Line(
+                BrokerConnection(
                     "127.0.0.1",
                     port,
                     settings={

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "spark/connect/rest"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "connect/rest"))
 from workers import Stage, until, worker
 
 from ottla.cli.kafka import connect_distributed, connect_mirror_maker, connect_standalone
 from ottla.cli.main import main
-from ottla.spark.connect.worker import ConnectWorker
+from ottla.connect.run.connect_worker import ConnectWorker
 
 Tool = Callable[..., Any]
 LINES = {"connector.class": "Lines", "topic": "lines", "tasks.max": 2}
@@ -36,7 +36,7 @@ def ottla(run: Tool, there: ConnectWorker, monkeypatch: pytest.MonkeyPatch) -> T
 @pytest.fixture(autouse=True)
 def logging_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker turns logging its way; other tests of this process listen, too."""
-    monkeypatch.setattr("ottla.spark.connect.process.log_to_terminal", lambda verbose: None)
+    monkeypatch.setattr("ottla.connect.process.log_to_terminal", lambda verbose: None)
 
 
 def test_a_connectors_life(ottla: Tool, tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from ottla.cli.kafka import schema_consoles as tools
 from ottla.cli.kafka.console_consumer import main as plain_consumer
+from ottla.cli.kafka.schema_json import AvroJson
 from ottla.client import Admin, Consumer, Producer, Record
+from ottla.schemas.schema_types import parse
 from ottla.testing import LocalCluster
 
 Tool = Callable[..., Any]
@@ -271,3 +273,11 @@ def test_a_login_by_properties(produce: Tool) -> None:
     )
     assert "basic.auth.user.info must be USER:PASSWORD" in ran.err
     assert ran.code == 1
+
+
+def test_bytes_at_the_root_have_no_size() -> None:
+    """As Confluent's serializers write them, also with a logical type."""
+    for schema in ("bytes", {"type": "bytes", "logicalType": "decimal", "precision": 4}):
+        lines = AvroJson(parse("AVRO", json.dumps(schema), {}))
+        assert lines.payload_of('"ab\\u00ff"') == b"ab\xff"
+        assert lines.text_of(b"12345ab\xff", 5) == '"abÿ"'

@@ -13,7 +13,7 @@ from ottla.client import TopicPartition
 from ottla.testing import LocalCluster
 
 JOB = """
-from ottla.spark.streams import String, Topology
+from ottla.streams import String, Topology
 
 
 def topology():

@@ -7,10 +7,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ottla.spark.connect.common_config import connector_config, sink_config, source_config
-from ottla.spark.connect.config import ConfigDef
-from ottla.spark.connect.converters.json import JsonConverter
-from ottla.spark.connect.data import (
+from ottla.connect.common_config import connector_config, sink_config, source_config
+from ottla.connect.config import ConfigDef
+from ottla.connect.converters.json import JsonConverter
+from ottla.connect.data import (
     STRING_SCHEMA,
     Header,
     Schema,
@@ -18,8 +18,8 @@ from ottla.spark.connect.data import (
     SourceRecord,
     Type,
 )
-from ottla.spark.connect.plugins import Kind, Plugins
-from ottla.spark.connect.values import parse_string, text_of
+from ottla.connect.plugins import Kind, Plugins
+from ottla.connect.values import parse_string, text_of
 
 PLUGINS = Plugins()
 TRANSFORMS = "org.apache.kafka.connect.transforms"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from compat_brokers import CACHE, REPOSITORY, SHORT_LIVED
 
-sys.path.insert(0, str(REPOSITORY / "tests/spark/streams"))
+sys.path.insert(0, str(REPOSITORY / "tests/streams"))
 
 JARS = CACHE / "kafka-streams"
 SEED = int(os.environ.get("OTTLA_STREAMS_SEED") or random.randrange(1_000_000))

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from compat_brokers import REPOSITORY
 
-from ottla.spark.streams import TopologyTestDriver
+from ottla.streams import TopologyTestDriver
 from ottla.testing import LocalCluster
 
 sys.path.append(str(REPOSITORY))
 from benchmarks.committed import Committed
 from benchmarks.marks import Mark
-from benchmarks.orders import KEYS, PARTITIONS, Orders
+from benchmarks.orders import KEYS, PARTITIONS, Orders, long_count
 from benchmarks.processes import spawn
 from benchmarks.rows.connect import lines_in, write_lines
 from benchmarks.rows.streams import JOBS
@@ -41,7 +41,9 @@ def test_a_job_of_kafka_streams_gives_what_ours_gives(
     kafka: LocalCluster, tmp_path: Path, classes: Path, job: str
 ) -> None:
     with ExitStack() as stack:
-        load = Orders(kafka.bootstrap_servers, counts=job == "windowed count")
+        load = Orders(
+            kafka.bootstrap_servers, count_of=long_count if job == "windowed count" else None
+        )
         stack.callback(load.close)
         load.send(COUNT)
         command = kafka_streams.command(classes, job, kafka.bootstrap_servers, tmp_path / "state")

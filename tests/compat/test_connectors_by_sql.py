@@ -16,9 +16,9 @@ from compat_connect import KafkaWorker
 from compat_sql import SqlServer
 
 from ottla.client import Consumer
-from ottla.spark.sql.engine.engine import Engine
-from ottla.spark.sql.errors import SqlError
-from ottla.spark.sql.settings import Settings
+from ottla.rows.errors import SqlError
+from ottla.sql.engine.engine import Engine
+from ottla.sql.settings import Settings
 
 PATIENCE_S = 150.0
 SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"

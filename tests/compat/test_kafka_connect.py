@@ -15,10 +15,10 @@ import pytest
 from compat_brokers import REPOSITORY, Broker
 from compat_connect import Answer, KafkaWorker, ask
 
-from ottla.spark.connect.client import MOMENTARILY
-from ottla.spark.connect.worker import ConnectWorker
+from ottla.client.connect_worker import MOMENTARILY
+from ottla.connect.run.connect_worker import ConnectWorker
 
-sys.path.insert(0, str(REPOSITORY / "tests/spark/connect/herder"))
+sys.path.insert(0, str(REPOSITORY / "tests/connect/herder"))
 from herders import Stage
 
 pytestmark = [pytest.mark.maven, pytest.mark.timeout(300)]

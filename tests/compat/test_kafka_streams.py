@@ -1,11 +1,11 @@
 """Beside Kafka Streams' own TopologyTestDriver (Maven Central): same records, same results.
 
-Every topology of tests/spark/streams/kafka_topologies.py is there in Java, too. Both are given the
+Every topology of tests/streams/kafka_topologies.py is there in Java, too. Both are given the
 same random records, late ones and deletions among them, and must say the same after each one; and
 they must describe themselves with the same words. A seed that fails is in the message.
 
     OTTLA_STREAMS_SEED=7 OTTLA_STREAMS_RUNS=50 pytest tests/compat/test_kafka_streams.py -m maven
-    OTTLA_STREAMS_WRITE=1 ...     also writes the transcripts that tests/spark/streams replays
+    OTTLA_STREAMS_WRITE=1 ...     also writes the transcripts that tests/streams replays
 """
 
 from __future__ import annotations

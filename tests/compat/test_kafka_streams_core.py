@@ -1,8 +1,8 @@
 """Streams and tables beside Kafka Streams' own TopologyTestDriver, without caches and with them.
 
-As test_kafka_streams.py, for the topologies of tests/spark/streams/stream_topologies.py.
+As test_kafka_streams.py, for the topologies of tests/streams/stream_topologies.py.
 
-    OTTLA_STREAMS_WRITE=1 ...     also writes what tests/spark/streams replays
+    OTTLA_STREAMS_WRITE=1 ...     also writes what tests/streams replays
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from compat_brokers import ApacheBroker
 
 from ottla.client import Admin
 from ottla.client.acls import Acl, AclOperation, AclPattern, AclPermission, AclResource
-from ottla.spark.connect.connectors.mirror.source import MirrorSourceConnector
+from ottla.connect.connectors.mirror.source import MirrorSourceConnector
 
 pytestmark = [pytest.mark.maven, pytest.mark.timeout(300)]
 

@@ -25,7 +25,7 @@ from ottla.client import Admin, Consumer, Producer
 from ottla.client.acls import Acl, AclResource
 from ottla.client.configs import ResourceType
 from ottla.client.delivery import Setting
-from ottla.client.lines import Line
+from ottla.client.protocol.connection import BrokerConnection
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.create_delegation_token import (
@@ -183,7 +183,7 @@ def test_a_token_that_has_expired_is_refused_with_the_brokers_word(secure: Secur
 def test_a_line_proves_itself_again_before_its_session_ends(secure: SecureBroker) -> None:
     host, port = secure.sasl.split(":")
     for settings in (_plain(secure), secure.scram(), _oauth(secure)):
-        line = Line(host, int(port), settings=settings, timeout_s=10)
+        line = BrokerConnection(host, int(port), settings=settings, timeout_s=10)
         try:
             end = time.monotonic() + 1.6 * REAUTHENTICATE_MS / 1000
             while time.monotonic() < end:
@@ -284,7 +284,7 @@ def test_a_certificate_in_pkcs12_is_shown(secure: SecureBroker) -> None:
 def test_a_delegation_token_logs_in(secure: SecureBroker) -> None:
     """KIP-48: by SCRAM, with tokenauth=true."""
     host, port = secure.sasl.split(":")
-    line = Line(host, int(port), settings=secure.scram(), timeout_s=10)
+    line = BrokerConnection(host, int(port), settings=secure.scram(), timeout_s=10)
     try:
         made = line.call(
             CreateDelegationTokenRequest(),

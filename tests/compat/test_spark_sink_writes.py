@@ -7,10 +7,10 @@ import pytest
 from compat_confluent import make_topic
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from ottla.client.protocol.transactions import end
 from ottla.spark.sink import decisions as sink_decisions
 from ottla.spark.sink.decisions import DeliveryError, Identity, Written
 from ottla.spark.sink.options import WriteOptions, write_options
-from ottla.spark.sink.transactions import end
 from ottla.spark.sink.writing import Turn, cluster_of, decisions_of, write_once, write_plainly
 
 PATIENCE_S = 60.0

@@ -10,10 +10,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from ottla.client import Admin, TopicPartition
-from ottla.spark.brokers import Brokers
-from ottla.spark.fetching import DataLost
+from ottla.client.protocol.cluster_client import ClusterClient
+from ottla.client.protocol.fetching import DataLost, Range
 from ottla.spark.following import Following
-from ottla.spark.offsets import Offsets, Range, ranges_between
+from ottla.spark.offsets import Offsets, ranges_between
 from ottla.spark.options import ReadOptions, read_options
 from ottla.spark.reading import let_go, read
 
@@ -21,8 +21,8 @@ PATIENCE_S = 60.0
 
 
 @pytest.fixture
-def brokers(bootstrap: str) -> Iterator[Brokers]:
-    brokers = Brokers(bootstrap, {})
+def brokers(bootstrap: str) -> Iterator[ClusterClient]:
+    brokers = ClusterClient(bootstrap, {})
     yield brokers
     brokers.close()
     let_go()
@@ -45,7 +45,7 @@ def read_on(query: Following, options: ReadOptions, start: Offsets) -> tuple[lis
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_all_records_of_a_topic(
-    bootstrap: str, topic_name: str, brokers: Brokers, codec: str
+    bootstrap: str, topic_name: str, brokers: ClusterClient, codec: str
 ) -> None:
     make_topic(bootstrap, topic_name)
     sent = [b"%d %s" % (each, b"lorem ipsum " * 50) for each in range(1000)]
@@ -61,7 +61,7 @@ def test_all_records_of_a_topic(
 
 
 def test_committed_records_only(
-    bootstrap: str, topic_name: str, unique: Callable[[str], str], brokers: Brokers
+    bootstrap: str, topic_name: str, unique: Callable[[str], str], brokers: ClusterClient
 ) -> None:
     make_topic(bootstrap, topic_name)
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": unique("tx")})
@@ -77,7 +77,7 @@ def test_committed_records_only(
 
 
 def test_new_partitions_and_deleted_records(
-    bootstrap: str, topic_name: str, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+    bootstrap: str, topic_name: str, brokers: ClusterClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.spark.following.METADATA_S_MAX", 0.0)
     make_topic(bootstrap, topic_name)

@@ -32,7 +32,7 @@ from delivery_spark_points import DIE, POINTS, WHO, family, is_python_worker, ki
 
 HERE = Path(__file__).parent
 JOB = HERE / "delivery_connect_job.py"
-PLUGINS = HERE.parent / "spark" / "connect" / "run"
+PLUGINS = HERE.parent / "connect" / "run"
 NAME = "subject"
 AFTER_MAX = 300
 FIRST = 100  # so much is there when a life begins; the rest comes when it has begun to work

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from delivery_spark_points import DRIVER, Dying
 
+from ottla.connect.run import runner
+from ottla.connect.run.worker import Worker
 from ottla.spark import session, source
-from ottla.spark.connect.run import runner
-from ottla.spark.connect.run.worker import Worker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

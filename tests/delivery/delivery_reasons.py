@@ -69,8 +69,7 @@ def producers_are_refused_for_a_reason(history: History) -> Iterator[str]:
     """Fenced, or INVALID_TXN_STATE for a transaction that was sound to its writer.
 
     Each time a zombie was there, or the coordinator has aborted this very transaction for its age:
-    the timeout of another epoch is no excuse. With version 2 a commit after that is
-    INVALID_TXN_STATE: it looks like a retry of the abort.
+    the timeout of another epoch is no excuse.
     """
     told: dict[str, list[str]] = defaultdict(list)
     late, epochs = timed_out(history.transaction_batches), writer_epochs(history)

@@ -25,7 +25,7 @@ from delivery_log import Batch, batches_of, committed, open_producers
 from delivery_spark_points import DIE, POINTS, WHO, family, is_python_worker, kill
 
 from ottla.client import Producer
-from ottla.client.lines import Lines
+from ottla.client.protocol.connection_pool import ConnectionPool
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -282,7 +282,7 @@ def out_of_order(log: list[Batch]) -> list[str]:
 
 def read_log(servers: str, topic: str, partition: int) -> list[Batch]:
     """All batches of a partition, as they lie."""
-    with Lines(servers) as lines:
+    with ConnectionPool(servers) as lines:
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
         (found,) = lines.call(asked, ApiKey.METADATA, MetadataResponse).topics
         line = lines.line(found.partitions[0].leader_id)

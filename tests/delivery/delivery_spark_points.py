@@ -20,8 +20,8 @@ from pyspark.sql.types import StructType
 
 import ottla.spark.sink.decisions as decisions
 import ottla.spark.sink.writers as writers
+from ottla.client.protocol.sender import Sender
 from ottla.spark import planners
-from ottla.spark.sink.sending import Sender
 from ottla.spark.source import Ottla
 
 DIE = "OTTLA_DIE"

@@ -21,8 +21,8 @@ from pathlib import Path
 from delivery_spark_points import DRIVER, Dying
 
 from ottla.spark import session, source
-from ottla.spark.streams import String, Topology
-from ottla.spark.streams.run.application import Application, ApplicationState
+from ottla.streams import String, Topology
+from ottla.streams.run.application import Application, ApplicationState
 
 DIE_AT = "OTTLA_DIE_AT"
 KEYED = "OTTLA_KEYED"

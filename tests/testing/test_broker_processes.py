@@ -7,7 +7,7 @@ import time
 import pytest
 
 from ottla.client import Admin, TopicPartition
-from ottla.client.lines import Line
+from ottla.client.protocol.connection import BrokerConnection
 from ottla.testing import LocalCluster
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
@@ -92,7 +92,7 @@ def test_each_broker_can_have_properties_of_its_own() -> None:
     with LocalCluster(
         brokers=2, process=True, each=lambda broker_id: {"broker.rack": racks[broker_id]}
     ) as cluster:
-        line = Line("127.0.0.1", cluster.port, settings={}, timeout_s=PATIENCE_S)
+        line = BrokerConnection("127.0.0.1", cluster.port, settings={}, timeout_s=PATIENCE_S)
         answer = line.call(MetadataRequest([]), ApiKey.METADATA, MetadataResponse)
         line.close()
         assert {each.node_id: each.rack for each in answer.brokers} == racks

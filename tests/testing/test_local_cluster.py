@@ -13,6 +13,8 @@ from ottla.client import KafkaError, Producer, ResourceType
 from ottla.cluster.store import StoreError
 from ottla.config import ConfigError
 from ottla.errors import ErrorCode
+from ottla.registry.server import RegistryServer
+from ottla.schemas.framing import with_id
 from ottla.testing import LocalCluster, ManualClock
 from ottla.testing.local_cluster import MEMORY_DISK, memory_disk
 
@@ -286,3 +288,12 @@ def eventually(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it never came true"
         time.sleep(0.01)
+
+
+def test_the_broker_of_the_fixture_kafka_asks_the_fixture_registry(
+    kafka: LocalCluster, registry: RegistryServer
+) -> None:
+    kafka.create_topic("fixed", configs={"confluent.value.schema.validation": "true"})
+    with kafka.producer() as producer, pytest.raises(KafkaError) as refused:
+        producer.send("fixed", with_id(77, b"x")).result(30)
+    assert refused.value.code == ErrorCode.INVALID_RECORD

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from ottla.client import Producer
-from ottla.client.lines import Line
+from ottla.client.protocol.connection import BrokerConnection
 from ottla.client.topics import TopicDescription
 from ottla.errors import ErrorCode, KafkaError
 from ottla.testing import LocalCluster
@@ -27,7 +27,7 @@ def test_clients_of_a_secured_cluster_are_let_in(security: str) -> None:
             producer.send("orders", "one beer").result()
         with cluster.consumer("orders", group="g", value=str) as consumer:
             assert next(iter(consumer)).value == "one beer"
-        line = Line(
+        line = BrokerConnection(
             "127.0.0.1", cluster.port, settings=cluster.client_settings("bob"), timeout_s=10
         )
         line.close()
@@ -42,7 +42,9 @@ def test_strangers_are_kept_out() -> None:
             ({"ssl.ca.location": "/etc/ssl/certs/ca-certificates.crt"}, None),
         ):
             with pytest.raises(KafkaError) as caught:
-                Line("127.0.0.1", cluster.port, settings={**right, **change}, timeout_s=10)
+                BrokerConnection(
+                    "127.0.0.1", cluster.port, settings={**right, **change}, timeout_s=10
+                )
             assert code is None or caught.value.code is code
         settings = {**right, "sasl.password": "wrong", "message.timeout.ms": 3000}
         with (

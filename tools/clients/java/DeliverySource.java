@@ -120,6 +120,8 @@ final class DeliverySource extends Thread {
                 abort(producer, transaction);
                 return;
             }
+            // KafkaProducer may send EndTxn before these records: docs/compatibility.md
+            producer.flush();
             write("committing", transaction);
             insist(producer::commitTransaction);
         } catch (ProducerFencedException error) {

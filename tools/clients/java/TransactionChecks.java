@@ -66,6 +66,8 @@ final class TransactionChecks extends Checks {
                 for (int partition = 0; partition < 3; partition++) {
                     producer.send(new ProducerRecord<>(topic, partition, null, number + "/" + partition));
                 }
+                // KafkaProducer may send EndTxn before these records: docs/compatibility.md
+                producer.flush();
                 if (number % 5 == 4) {
                     producer.abortTransaction();
                     continue;

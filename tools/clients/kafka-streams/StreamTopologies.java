@@ -16,7 +16,7 @@ import org.apache.kafka.streams.processor.api.Record;
 import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.Stores;
 
-/** Those of tests/spark/streams/stream_topologies.py, by the same names. Strings everywhere. */
+/** Those of tests/streams/stream_topologies.py, by the same names. Strings everywhere. */
 final class StreamTopologies {
     static final Map<String, Consumer<StreamsBuilder>> ALL = new TreeMap<>();
 
