@@ -116,13 +116,20 @@ def test_all_names_together_have_a_limit() -> None:
     "pattern", ["|".join(f".*{n:03}.{{0,40}}" for n in range(200)), "(.?){1000}", "(.*x){900}.?"]
 )
 def test_no_expression_takes_long_over_many_names(pattern: str) -> None:
-    """As long as it may hold a broker's loop, and some more for a slow machine."""
+    """As long as it may hold a broker's loop, and some more for a slow machine.
+
+    The best of three, because one collection of a test process's garbage takes as long.
+    """
     names = [f"{n * 7919 % 10_007:05}-" * 20 for n in range(2000)]
-    began = time.thread_time()
-    with contextlib.suppress(KafkaError):
-        compiled = Pattern(pattern)
-        list(map(compiled.matches, names))
-    assert time.thread_time() - began < 0.3
+
+    def thread_time_s() -> float:
+        began = time.thread_time()
+        with contextlib.suppress(KafkaError):
+            compiled = Pattern(pattern)
+            list(map(compiled.matches, names))
+        return time.thread_time() - began
+
+    assert min(thread_time_s() for _ in range(3)) < 0.3
 
 
 def test_an_alphabet_may_have_other_characters() -> None:
