@@ -39,6 +39,7 @@ from ottla.sql.syntax.statements import (
     DropType,
     InsertSelect,
     Pause,
+    Query,
     Resume,
     SourceKind,
     Statement,

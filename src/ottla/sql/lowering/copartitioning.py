@@ -1,4 +1,4 @@
-"""check_copartitioned: topics that are joined without a repartition have equally many partitions."""
+"""Topics that are joined without a repartition must have the same number of partitions."""
 
 from __future__ import annotations
 

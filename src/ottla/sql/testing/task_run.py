@@ -13,6 +13,7 @@ from ottla.engine.records import Input, Output
 from ottla.engine.subtopologies import SubTopology, subtopologies
 from ottla.engine.task import Prefixed, Task
 from ottla.rows.java.murmur2 import partition_of
+from ottla.sql.lowering.copartitioning import check_copartitioned
 
 
 class TaskRun:
