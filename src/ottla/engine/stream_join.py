@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from ottla.engine.observing import drop_null
 from ottla.engine.processors import Context, Processor
-from ottla.engine.records import AnyRecord
+from ottla.engine.records import AnyRecord, Record
 from ottla.engine.segments import TIME_MAX
 from ottla.engine.serde_config import SerdeConfig
 from ottla.engine.serdes import Serde
@@ -46,9 +46,10 @@ class JoinWindow(Processor[Any, Any]):
     def init(self, context: Context) -> None:
         super().init(context)
         self._store: WindowStore[Any, Any] = context.store(self._store_name)
+        self._downstream = context.downstream
 
     def process(self, record: AnyRecord) -> None:
-        self.context.forward(record)
+        self._downstream(record)
         if record.key is not None:
             self._store.put(record.key, record.value, record.timestamp)
 
@@ -85,6 +86,7 @@ class StreamJoin(Processor[Any, Any]):
     def init(self, context: Context) -> None:
         super().init(context)
         self._other: WindowStore[Any, Any] = context.store(self._other_store_name)
+        self._downstream = context.downstream
         self._times = SharedTimes(context, self._times_name)
         if self._unjoined is not None:
             self._waiting: KeyValueStore[bytes, list[bytes]] = context.store(self._unjoined.store)
@@ -112,16 +114,17 @@ class StreamJoin(Processor[Any, Any]):
 
     def _join(self, record: AnyRecord) -> bool:
         joined = False
-        first_ms = max(0, record.timestamp - self._before_ms)
-        last_ms = max(0, record.timestamp + self._after_ms)
-        for other_ms, other in self._other.fetch(record.key, first_ms, last_ms):
+        key, value, timestamp = record.key, record.value, record.timestamp
+        first_ms = max(0, timestamp - self._before_ms)
+        last_ms = max(0, timestamp + self._after_ms)
+        for other_ms, other in self._other.fetch(key, first_ms, last_ms):
             joined = True
             if self._unjoined is not None:
-                key = self._unjoined.key(record.key, other_ms, Side(1 - self._side))
-                self._waiting.delete(key)
-            value = self._joined(record.key, record.value, other)
-            later_ms = max(record.timestamp, other_ms)
-            self.context.forward(record.with_value(value).with_timestamp(later_ms))
+                place = self._unjoined.key(key, other_ms, Side(1 - self._side))
+                self._waiting.delete(place)
+            made = self._joined(key, value, other)
+            later_ms = timestamp if timestamp > other_ms else other_ms
+            self._downstream(Record(key, made, later_ms, record.headers))
         return joined
 
     def _joined(self, key: Any, mine: Any, other: Any) -> Any:

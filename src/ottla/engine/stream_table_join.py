@@ -10,12 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.engine.observing import drop_null
-from ottla.engine.processors import Context, Processor
+from ottla.engine.processors import Context, Deliver
 from ottla.engine.records import AnyRecord, Record
+from ottla.engine.stateless import Stateless
 from ottla.engine.views import View
 
 
-class StreamTableJoin(Processor[Any, Any]):
+class StreamTableJoin(Stateless):
     """`on(key, value)` is what is looked up; None: the record's own key."""
 
     def __init__(
@@ -34,17 +35,21 @@ class StreamTableJoin(Processor[Any, Any]):
     def init(self, context: Context) -> None:
         super().init(context)
         self._get = self._view.open_values(context)
-        self._downstream = context.downstream
 
-    def process(self, record: AnyRecord) -> None:
-        key, value = record.key, record.value
-        wanted = None
-        if value is not None:
-            wanted = key if self._on is None else self._on(key, value)
-        if value is None or (wanted is None and not self._left):
-            drop_null(self.context, "join key or value")
-            return
-        other = None if wanted is None else self._get(wanted)
-        if other is not None or self._left:
-            joined = self._joiner(key, value, other)
-            self._downstream(Record(key, joined, record.timestamp, record.headers))
+    def step(self, downstream: Deliver) -> Deliver:
+        joiner, on, left = self._joiner, self._on, self._left
+
+        def join(record: AnyRecord) -> None:
+            key, value = record.key, record.value
+            wanted = None
+            if value is not None:
+                wanted = key if on is None else on(key, value)
+            if value is None or (wanted is None and not left):
+                drop_null(self.context, "join key or value")
+                return
+            other = None if wanted is None else self._get(wanted)
+            if other is not None or left:
+                joined = joiner(key, value, other)
+                downstream(Record(key, joined, record.timestamp, record.headers))
+
+        return join

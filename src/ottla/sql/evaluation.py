@@ -19,6 +19,7 @@ from ottla.sql.functions import BUILTIN, Functions
 from ottla.sql.python_operators import MAKERS, OPERATORS
 
 Evaluate: TypeAlias = Callable[[Mapping[str, Any]], tuple[Any, ...]]
+MakeRow: TypeAlias = Callable[[Any], dict[str, Any]]
 BUILTINS: Final[dict[str, Any]] = {}
 """A text calls nothing of Python's own."""
 ALLOWED: Final = (
@@ -49,14 +50,24 @@ way out of its quotes, there is nothing here that it could reach."""
 
 def compiled(texts: Sequence[str], functions: Functions = BUILTIN) -> Evaluate:
     """A function that gives the values of all texts for a row, in their order."""
-    source = f"lambda row: ({''.join(f'{each}, ' for each in texts)})"
-    tree = ast.parse(source, mode="eval")
+    made: Evaluate = _compiled(f"({''.join(f'{each}, ' for each in texts)})", functions)
+    return made
+
+
+def compiled_row(columns: Sequence[tuple[str, str]], functions: Functions = BUILTIN) -> MakeRow:
+    """A function that gives a new row of these columns, each with its text."""
+    cells = "".join(f"{name!r}: {text}, " for name, text in columns)
+    made: MakeRow = _compiled(f"{{{cells}}}", functions)
+    return made
+
+
+def _compiled(body: str, functions: Functions) -> Any:
+    tree = ast.parse(f"lambda row: {body}", mode="eval")
     _check(tree)
     names = _Names(functions)
     linked = ast.fix_missing_locations(names.visit(tree))
     code = compile(linked, "<sql>", "eval")
-    made: Evaluate = eval(code, {"__builtins__": BUILTINS, **names.found})
-    return made
+    return eval(code, {"__builtins__": BUILTINS, **names.found})
 
 
 def _check(tree: ast.Expression) -> None:

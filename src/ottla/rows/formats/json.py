@@ -40,6 +40,8 @@ DIRECT: Final[dict[Kind, frozenset[type]]] = {
     Kind.STRING: frozenset({str, type(None)}),
 }
 """What Arrow may take as it was parsed."""
+AS_IS: Final = frozenset({Kind.BOOLEAN, Kind.INTEGER, Kind.BIGINT, Kind.STRING})
+"""What orjson writes as it is."""
 
 
 class Json:
@@ -64,6 +66,8 @@ class Json:
         self._exact = [converter(each.type, exact=True, entries=entries) for each in columns]
         self._writers = [_plainer(each.type) for each in columns]
         self._fast = FastReader(columns if wrapped else ())
+        self._column_names = [each.name for each in columns]
+        self._written_as_is = all(each.type.kind in AS_IS for each in columns)
 
     # Reading
 
@@ -145,12 +149,12 @@ class Json:
         return json_text.objects(columns, self._fields, count).cast(pa.binary())
 
     def write_row(self, values: Sequence[Any]) -> bytes | None:
+        if self._wrapped and self._written_as_is:
+            return orjson.dumps(dict(zip(self._column_names, values, strict=True)))
         plain = [write(each) for write, each in zip(self._writers, values, strict=True)]
         if not self._wrapped:
             return None if values[0] is None else orjson.dumps(plain[0])
-        return orjson.dumps(
-            {each.name: value for each, value in zip(self._columns, plain, strict=True)}
-        )
+        return orjson.dumps(dict(zip(self._column_names, plain, strict=True)))
 
 
 def _column(values: list[Any], type_: SqlType, convert: Convert, problems: Problems) -> pa.Array:

@@ -25,6 +25,7 @@ from ottla.rows.schema import (
     WINDOWSTART,
     Layout,
 )
+from ottla.sql.evaluation import compiled_row
 
 Row = dict[str, Any]
 
@@ -47,25 +48,33 @@ class SourceRows(Stateless):
 
     def step(self, downstream: Deliver) -> Deliver:
         schema = self._layout.schema
-        keys = [each.name for each in schema.key]
-        values = [each.name for each in schema.value]
+        names = [each.name for each in (*schema.key, *schema.value)]
+        names += [ROWTIME, ROWPARTITION, ROWOFFSET, DELETED]
+        # One display of a dict with constant keys: half the time of dict(zip(...)).
+        row_of = compiled_row([(name, f"row[{place}]") for place, name in enumerate(names)])
+        no_key, no_value = (None,) * len(schema.key), (None,) * len(schema.value)
         headers = schema.headers
 
         def read(record: AnyRecord) -> None:
-            key, value = record.key, record.value
-            row: Row = {} if key is None else key_row(keys, key)
-            if key is None:
-                row = dict.fromkeys(keys)
-            row.update(zip(values, value, strict=True) if value else dict.fromkeys(values))
-            if headers:
-                row.update(header_values(headers, record.headers))
+            key, value, timestamp = record.key, record.value, record.timestamp
+            cells = key.key if isinstance(key, Windowed) else key
             metadata = self._context.record_metadata
             assert metadata is not None
-            row[ROWTIME] = record.timestamp
-            row[ROWPARTITION] = metadata.partition
-            row[ROWOFFSET] = metadata.offset
-            row[DELETED] = value is None
-            downstream(Record(key, row, record.timestamp, record.headers))
+            row = row_of(
+                (
+                    *(cells or no_key),
+                    *(value or no_value),
+                    timestamp,
+                    metadata[1],
+                    metadata[2],
+                    value is None,
+                )
+            )
+            if isinstance(key, Windowed):
+                row[WINDOWSTART], row[WINDOWEND] = key.window
+            if headers:
+                row.update(header_values(headers, record.headers))
+            downstream(Record(key, row, timestamp, record.headers))
 
         return read
 
