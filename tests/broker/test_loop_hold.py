@@ -1,7 +1,7 @@
 """No request holds the loop: each API with the largest request that the limits let through.
 
 Measured is the processor time that the loop's thread takes for one callback, so that a busy machine
-does not count.
+does not count; a machine that is slow by itself has more time, as much as it is slower.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from data_path_broker import Client, run
 from every_request import GROUP, TOPIC, TXN
 from largest_requests import largest
 
+from machine_speed import slowness
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import ROUTES
 from ottla.broker.process import collect_rarely
@@ -112,6 +113,11 @@ async def prepare(client: Client) -> bytes:
     return client.topic_id(TOPIC)
 
 
+def is_short(hold_s: float) -> bool:
+    """The speed of the machine is asked for only where it matters: that takes 60 ms."""
+    return hold_s < HOLD_S_MAX or hold_s < HOLD_S_MAX * slowness()
+
+
 def over_limit(longest: LongestHold, port: int, topic_id: bytes, keys: list[int]) -> list[str]:
     """What held the loop for too long, of all lists of these APIs."""
     found = []
@@ -121,7 +127,7 @@ def over_limit(longest: LongestHold, port: int, topic_id: bytes, keys: list[int]
             for _ in range(TRIES):
                 longest.reset()
                 ask(port, key, request, version)
-                if longest.hold_s < HOLD_S_MAX:
+                if is_short(longest.hold_s):
                     break
             else:
                 found.append(f"{label}: {longest.hold_s * 1000:.0f} ms in {longest.what}")
@@ -160,7 +166,8 @@ def test_no_request_before_the_login_holds_the_loop(
         try:
             with measured(monkeypatch) as longest:
                 await asyncio.to_thread(send, broker.port, tagged(key))
-            assert 0 < longest.hold_s < HOLD_S_MAX
+            assert longest.hold_s > 0
+            assert is_short(longest.hold_s)
         finally:
             await broker.stop()
 
