@@ -75,7 +75,7 @@ def test_a_hosts_name_is_looked_up() -> None:
         config = ServerConfig({})
         found = ConnectionRates(config)
         found.apply(image(localhost=1), config)
-        for _ in range(500):
+        for _ in range(6000):
             if "127.0.0.1" in found._limits or "::1" in found._limits:
                 break
             await asyncio.sleep(0.01)

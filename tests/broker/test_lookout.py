@@ -23,7 +23,7 @@ from ottla.wire.messages.create_topics import (
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
-SOON_S = 3.0  # while a session's end would take for ever here
+SOON_S = 30.0  # while a session's end would take for ever here
 
 
 async def create(brokers: Brokers, *replicas: list[int]) -> None:
@@ -31,7 +31,7 @@ async def create(brokers: Brokers, *replicas: list[int]) -> None:
     topic = CreatableTopic(
         name="t", num_partitions=-1, replication_factor=-1, assignments=assignments
     )
-    request = CreateTopicsRequest(topics=[topic], timeout=5000)
+    request = CreateTopicsRequest(topics=[topic], timeout=60_000)
     answer = await brokers.ask(1, request, ApiKey.CREATE_TOPICS, CreateTopicsResponse)
     assert not answer.topics[0].error_code
 

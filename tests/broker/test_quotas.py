@@ -138,7 +138,7 @@ def test_a_client_id_is_remembered_up_to_a_length() -> None:
 
 def test_only_the_running_time_of_a_coroutine_counts() -> None:
     async def work() -> str:
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.6)
         with pytest.raises(RuntimeError):
             await fail()
         return "done"
@@ -150,7 +150,7 @@ def test_only_the_running_time_of_a_coroutine_counts() -> None:
     async def main() -> None:
         timed = Timed(work())  # type: ignore[arg-type]
         assert await timed == "done"
-        assert 0 < timed.spent_ns < 100_000_000
+        assert 0 < timed.spent_ns < 500_000_000
         endless = asyncio.ensure_future(_wait(Timed(asyncio.sleep(60))))  # type: ignore[arg-type]
         await asyncio.sleep(0)
         endless.cancel()

@@ -68,15 +68,16 @@ def test_consumers_are_sent_to_a_replica_in_their_rack(tmp_path: Path) -> None:
         told = await fetch(cluster, 2, rack_id="r2")
         assert told.records
         assert told.high_watermark == 2
-        # One who reads there hears of the next record at once, not half a second later.
-        reading = asyncio.ensure_future(fetch(cluster, 2, 2, rack_id="r2", wait_ms=5000))
+        # One who reads there hears of the next record at once, not when a follower's fetch ends.
+        reading = asyncio.ensure_future(fetch(cluster, 2, 2, rack_id="r2", wait_ms=100_000))
         await asyncio.sleep(0.1)
         started = time.monotonic()
         assert await cluster.produce(0, b"c") == 0
         assert (await reading).records
-        assert time.monotonic() - started < 0.4
+        assert time.monotonic() - started < 30
 
-    play(tmp_path, act, brokers=0, replica_selector_class=SELECTOR)
+    settings = {"replica_selector_class": SELECTOR, "replica_fetch_wait_max_ms": "60000"}
+    play(tmp_path, act, brokers=0, **settings)
 
 
 def test_old_consumers_read_from_leaders_only_and_writers_too(tmp_path: Path) -> None:
@@ -292,10 +293,10 @@ def test_a_follower_hears_of_what_is_new_among_many_that_are_quiet(tmp_path: Pat
         assert await cluster.produce(0, b"a", topic="quiet7") == 0
         cluster.held(0).delete_records(5, 0)
         await cluster.until(lambda: cluster.held(1).log.start_offset == 5)
-        await asyncio.sleep(1.0)  # nobody is taken for one that lags
+        await asyncio.sleep(4.0)  # nobody is taken for one that lags
         assert {cluster.state(1, f"quiet{number}").isr for number in range(50)} == {(0, 1)}
 
-    play(tmp_path, act, brokers=2, replica_lag_time_max_ms="600", replica_fetch_wait_max_ms="100")
+    play(tmp_path, act, brokers=2, replica_lag_time_max_ms="3000", replica_fetch_wait_max_ms="100")
 
 
 def test_others_lead_what_was_on_a_disk_that_failed(tmp_path: Path) -> None:
@@ -328,7 +329,7 @@ def test_a_follower_tries_at_once_when_its_leader_is_back(tmp_path: Path) -> Non
         await cluster.start(0)
         started = time.monotonic()
         await cluster.until(lambda: set(cluster.state(1).isr) == {0, 1})
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 30
 
     play(tmp_path, act, brokers=2, replica_fetch_backoff_ms="60000")
 
@@ -352,6 +353,6 @@ def test_a_partition_that_comes_while_a_fetch_waits_is_followed_at_once(tmp_path
         started = time.monotonic()
         await cluster.create("t", (0, 1))
         assert await cluster.produce(0, b"a") == 0
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 30
 
     play(tmp_path, act, brokers=2, replica_fetch_wait_max_ms="60000")

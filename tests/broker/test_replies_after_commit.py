@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from data_path_broker import until
 from played_follower import PlayedFollower
 from test_group_driver import Client
 from test_group_driver import run as run_groups
@@ -194,8 +195,7 @@ def test_markers_are_written_by_who_finds_the_decision_in_the_log(tmp_path: Path
         await asyncio.sleep(0)
         assert client.markers("t", 0) == []  # loaded, but it may yet be lost
         follower.fetch()
-        await asyncio.sleep(0.01)
-        assert client.markers("t", 0) == [(client.producer_id, 1, True)]
+        await until(lambda: client.markers("t", 0) == [(client.producer_id, 1, True)])
 
     play(tmp_path, act)
 
@@ -209,8 +209,9 @@ def test_a_transaction_is_complete_when_its_markers_are_committed(tmp_path: Path
         assert client.markers("t", 0) == [(client.producer_id, 1, True)]
         assert await client.state() == "PrepareCommit"
         follower.fetch()
-        await asyncio.sleep(0.01)
-        assert await client.state() == "CompleteCommit"
+        async with asyncio.timeout(60):
+            while await client.state() != "CompleteCommit":
+                await asyncio.sleep(0.01)
         assert client.markers("t", 1) == [(client.producer_id, 1, True)]
 
     play(tmp_path, act)

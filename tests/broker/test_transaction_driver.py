@@ -220,12 +220,12 @@ def test_a_broker_that_has_stopped_coordinates_nothing(tmp_path: Path) -> None:
     """Its timers would write to logs that are the next one's."""
 
     async def begin(client: TransactionClient) -> None:
-        await client.init(timeout_ms=100)
+        await client.init(timeout_ms=3000)  # the next broker has started by then
         await client.add(("t", 0))
 
     async def end(client: TransactionClient) -> None:
         assert await client.end(True) is NONE
-        await asyncio.sleep(0.3)  # the first broker would have aborted it by now
+        await asyncio.sleep(3.3)  # the first broker would have aborted it by now
 
     async def look(client: TransactionClient) -> None:
         assert await client.state() == "CompleteCommit"

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from data_path_broker import records_of
+from data_path_broker import records_of, until
 from played_follower import PlayedFollower
 from test_transactional_produce import Producer
 from transaction_client import TransactionClient, play
@@ -54,8 +54,7 @@ def test_what_the_client_sent_after_it_waits_too(tmp_path: Path) -> None:
         held: list[bool] = []
         producer.data._session.hold = held.append
         write = asyncio.create_task(producer.write(b"a"))
-        await asyncio.sleep(0.01)
-        assert held == [True]
+        await until(lambda: held == [True])
         follower.fetch()
         assert await write == "NONE"
         assert held == [True, False]
@@ -69,8 +68,10 @@ def test_the_records_are_kept_while_the_buffer_they_came_in_is_used_again(tmp_pa
     async def act(client: TransactionClient) -> None:
         await client.init()
         follower, producer = follower_of(client), Producer(client)
+        held: list[bool] = []
+        producer.data._session.hold = held.append
         write = asyncio.create_task(producer.write(b"a"))
-        await asyncio.sleep(0.01)
+        await until(lambda: held == [True])
         buffer = producer.data._wire.get_buffer(1)
         buffer[:] = bytes(len(buffer))
         follower.fetch()

@@ -16,8 +16,8 @@ from ottla.testing import LocalCluster
 
 def test_a_record_is_delivered_where_the_future_says(bootstrap: str, topic: str) -> None:
     with Producer(bootstrap, value=str) as producer:
-        first = producer.send(topic, "one").result(30)
-        second = producer.send(topic, "two", timestamp_ms=12345).result(30)
+        first = producer.send(topic, "one").result(60)
+        second = producer.send(topic, "two", timestamp_ms=12345).result(60)
     assert (first.topic, first.partition, first.offset) == (topic, 0, 0)
     assert (second.offset, second.timestamp_ms) == (1, 12345)
 
@@ -48,21 +48,21 @@ def test_keys_go_where_javas_clients_put_them(bootstrap: str, admin: Admin, topi
     admin.topics.create(name, 3)
     expected = {"a": 1, "b": 2, "c": 1, "d": 2, "e": 2, "f": 0, "g": 0, "h": 1}
     with Producer(bootstrap, key=str, value=str) as producer:
-        found = {key: producer.send(name, "v", key=key).result(30).partition for key in expected}
+        found = {key: producer.send(name, "v", key=key).result(60).partition for key in expected}
     assert found == expected
 
 
 def test_a_partition_can_be_named(bootstrap: str, admin: Admin, topic: str) -> None:
     admin.topics.grow(topic, 3)
     with Producer(bootstrap) as producer:
-        assert producer.send(topic, b"x", partition=2).result(30).partition == 2
+        assert producer.send(topic, b"x", partition=2).result(60).partition == 2
 
 
 def test_a_record_that_is_refused_fails_with_kafkas_code(bootstrap: str) -> None:
     with Producer(bootstrap) as producer:
         sending = producer.send("no such topic/", b"x")
         with pytest.raises(KafkaError) as caught:
-            sending.result(30)
+            sending.result(60)
     assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
@@ -84,7 +84,7 @@ def test_a_full_queue_blocks_no_longer_than_it_may() -> None:
 
 def test_at_most_once_does_not_wait_for_an_offset(bootstrap: str, topic: str) -> None:
     with Producer(bootstrap, delivery="at_most_once") as producer:
-        delivered = producer.send(topic, b"x").result(30)
+        delivered = producer.send(topic, b"x").result(60)
     assert delivered.offset == -1
 
 
@@ -157,7 +157,7 @@ def test_a_zombie_is_told_that_it_is_fenced(bootstrap: str, topic: str) -> None:
         with Producer(bootstrap, **options) as successor:
             for _ in range(2):
                 with pytest.raises(KafkaError) as raised, zombie.transaction():
-                    zombie.send(topic, b"zombie").result(30)
+                    zombie.send(topic, b"zombie").result(60)
                 assert raised.value.code == ErrorCode.PRODUCER_FENCED
             with successor.transaction():
                 successor.send(topic, b"second")
@@ -182,7 +182,7 @@ def test_a_rebalance_in_the_midst_of_a_transaction_aborts_it() -> None:
             for record in first.take(20):
                 producer.send("out", record.value)
             second = cluster.consumer("in", **options)
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             while not second.assignment and time.monotonic() < deadline:
                 second.poll(0.05)
                 first.poll(0.05)
@@ -230,7 +230,7 @@ def test_transactions_go_on_when_the_broker_was_away() -> None:
             source.send("in", b"after")
         worker = threading.Thread(target=work, args=(cluster,), daemon=True)
         worker.start()
-        worker.join(30)
+        worker.join(60)
         assert not worker.is_alive()
     assert done == [b"before", b"after"]
 
@@ -251,4 +251,4 @@ def test_close_waits_no_longer_than_it_was_told() -> None:
         started_at = time.monotonic()
         with pytest.raises(KafkaError, match="1 records not delivered"):
             producer.close(0.5)
-        assert time.monotonic() - started_at < 10
+        assert time.monotonic() - started_at < 60  # and not 300 s

@@ -137,7 +137,7 @@ def test_long_poll_delivers_soon_after_the_produce(bootstrap: str, topic_name: s
     """A consumer that waits with a long fetch.wait.max.ms is woken by the record."""
     make_topic(bootstrap, topic_name)
     reader = consumer(
-        bootstrap, fetch_wait_max_ms=20_000, fetch_min_bytes=1, socket_timeout_ms=60_000
+        bootstrap, fetch_wait_max_ms=80_000, fetch_min_bytes=1, socket_timeout_ms=120_000
     )
     reader.assign([TopicPartition(topic_name, 0, 0)])
     assert reader.poll(2.0) is None
@@ -151,7 +151,7 @@ def test_long_poll_delivers_soon_after_the_produce(bootstrap: str, topic_name: s
     thread.start()
     take(reader, 1)
     thread.join()
-    assert time.monotonic() - produced_at[0] < 10
+    assert time.monotonic() - produced_at[0] < 40
     reader.close()
 
 

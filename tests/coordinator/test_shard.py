@@ -254,7 +254,7 @@ def test_a_group_that_nobody_rejoins_is_looked_at_now_and_then(timeout_ms: int) 
 
 def test_a_thousand_members_join_within_a_second() -> None:
     shard = make(initial_rebalance_delay_ms=3_000)
-    began = time.process_time()
+    began = time.thread_time()
     for number in range(1_000):
         join(shard, version=3, token=number)
     replies: list[tuple[object, Message]] = []
@@ -269,6 +269,6 @@ def test_a_thousand_members_join_within_a_second() -> None:
     assignments = [SyncGroupRequestAssignment(member_id, b"part") for member_id in members]
     request = SyncGroupRequest("g", 1, members[0], assignments=assignments)
     outcome = shard.sync_group(request, version=4, token="leader", now_ms=0)
-    assert time.process_time() - began < 1.0
+    assert time.thread_time() - began < 1.0
     assert len(replies) == len(outcome.replies) == 1_000
     assert shard.groups["g"].state is State.STABLE

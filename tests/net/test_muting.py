@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
+import pytest
 from test_server import Client, Connect, Toy, serve
 
 from ottla.net.flow import THROTTLED_SOCKETS_MAX
@@ -13,10 +14,10 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.messages.heartbeat import HeartbeatResponse
 from ottla.wire.messages.produce import ProduceRequest, ProduceResponse
 
-LONG_MS = 60_000
+LONG_MS = 600_000  # longer than any of these tests may take
 
 
-async def until(condition: object, timeout_s: float = 10.0) -> None:
+async def until(condition: object, timeout_s: float = 60.0) -> None:
     assert callable(condition)
     deadline = time.monotonic() + timeout_s
     while not condition():
@@ -27,19 +28,24 @@ async def until(condition: object, timeout_s: float = 10.0) -> None:
 def test_a_muted_client_is_answered_at_once_and_heard_again_later() -> None:
     async def scenario(toy: Toy, server: Server, connect: Connect) -> None:
         client = await connect()
-        toy.throttle_ms = 300
-        started = time.monotonic()
+        toy.throttle_ms = LONG_MS
         client.heartbeat(1)
         client.heartbeat(2)  # in the same packet, perhaps
-        assert (await client.receive()).throttle_time == 1
-        assert time.monotonic() - started < 0.25
+        assert (await client.receive()).throttle_time == 1  # which does not wait for LONG_MS
         client.heartbeat(3)
         await asyncio.sleep(0.1)
         assert len(toy.seen) == 1
+        client = await connect()
+        toy.throttle_ms = 300
+        started = time.monotonic()
+        client.heartbeat(4)
+        client.heartbeat(5)
+        assert (await client.receive()).throttle_time == 4
+        client.heartbeat(6)
         toy.throttle_ms = 0
-        assert (await client.receive()).throttle_time == 2
+        assert (await client.receive()).throttle_time == 5
         assert time.monotonic() - started >= 0.29
-        assert (await client.receive()).throttle_time == 3
+        assert (await client.receive()).throttle_time == 6
 
     serve(scenario)
 
@@ -140,9 +146,10 @@ def test_a_muted_client_that_leaves_requests_behind_is_swept_away() -> None:
         client.heartbeat(2)
         await asyncio.sleep(0.05)
         client.writer.close()
+        server._idle_s_max = 0.2
         await until(lambda: server.connection_count == 0)
 
-    serve(scenario, idle_s_max=0.2)
+    serve(scenario, idle_s_max=1.0)
 
 
 def test_muted_clients_do_not_hold_up_the_end() -> None:
@@ -151,9 +158,7 @@ def test_muted_clients_do_not_hold_up_the_end() -> None:
         toy.throttle_ms = LONG_MS
         client.heartbeat(1)
         await client.receive()
-        started = time.monotonic()
-        await server.stop(5.0)
-        assert time.monotonic() - started < 2.0
+        await asyncio.wait_for(server.stop(100.0), 50)
         assert await client.closed()
 
     serve(scenario)
@@ -195,17 +200,21 @@ def test_only_so_many_are_kept_waiting() -> None:
     serve(scenario)
 
 
-def test_too_many_new_connections_make_all_others_wait() -> None:
+@pytest.mark.parametrize("pause_ms", [300, LONG_MS])
+def test_too_many_new_connections_make_all_others_wait(pause_ms: int) -> None:
     async def scenario(toy: Toy, server: Server, connect: Connect) -> None:
-        toy.admission = (0, 300)
+        toy.admission = (0, pause_ms)
         started = time.monotonic()
         first = await connect()
         first.heartbeat(1)
-        assert (await first.receive()).throttle_time == 1
-        assert time.monotonic() - started < 0.25
+        assert (await first.receive()).throttle_time == 1  # whatever the pause is
         second = await connect()
         second.heartbeat(2)
-        assert (await second.receive()).throttle_time == 2
-        assert time.monotonic() - started >= 0.29
+        if pause_ms == LONG_MS:
+            await asyncio.sleep(0.1)
+            assert len(toy.seen) == 1
+        else:
+            assert (await second.receive()).throttle_time == 2
+            assert time.monotonic() - started >= pause_ms / 1000 - 0.01
 
     serve(scenario)

@@ -38,7 +38,7 @@ def serve(
 
 async def ask(port: int, method: str = "GET", path: str = "/hello") -> Answer:
     def call() -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         connection.request(method, path)
         response = connection.getresponse()
         answer = response.status, dict(response.getheaders()), response.read()
@@ -112,8 +112,9 @@ def test_who_does_not_ask_in_time_is_hung_up_on(
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(said)
         with contextlib.suppress(ConnectionResetError):  # with bytes of ours that nobody read
-            assert await asyncio.wait_for(reader.read(), 10) == b""
+            assert await asyncio.wait_for(reader.read(), 60) == b""
         writer.close()
+        monkeypatch.setattr(pages, "REQUEST_TIMEOUT_S", 60)  # even of a busy machine
         assert (await ask(port))[0] == 200
 
     serve(act)
@@ -121,15 +122,16 @@ def test_who_does_not_ask_in_time_is_hung_up_on(
 
 def test_too_many_at_once_are_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "CONNECTIONS_MAX", 1)
-    gate = asyncio.Event()
+    gate, begun = asyncio.Event(), asyncio.Event()
 
     async def make() -> Page:
+        begun.set()
         await gate.wait()
         return Page("text/plain", b"late")
 
     async def act(server: PageServer, port: int) -> None:
         first = asyncio.create_task(ask(port))
-        await asyncio.sleep(0.1)
+        await asyncio.wait_for(begun.wait(), 60)
         assert (await ask(port))[0] == 503
         gate.set()
         assert (await first)[2] == b"late"
@@ -138,15 +140,18 @@ def test_too_many_at_once_are_told_to_come_again(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_stop_ends_those_under_way() -> None:
+    begun = asyncio.Event()
+
     async def make() -> Page:
-        await asyncio.sleep(60)
+        begun.set()
+        await asyncio.sleep(600)
         raise AssertionError
 
     async def act(server: PageServer, port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /hello HTTP/1.1\r\n\r\n")
-        await asyncio.sleep(0.05)
-        await asyncio.wait_for(server.stop(), 5)
+        await asyncio.wait_for(begun.wait(), 60)
+        await asyncio.wait_for(server.stop(), 60)
         with pytest.raises((ConnectionError, EOFError)):
             assert await reader.readexactly(1)
         writer.close()

@@ -96,14 +96,14 @@ class Client:
 
     async def receive(self) -> Any:
         while (response := self.peer.next_response()) is None:
-            data = await asyncio.wait_for(self.reader.read(65536), 10)
+            data = await asyncio.wait_for(self.reader.read(65536), 60)
             assert data, "the server closed the connection"
             self.peer.receive_data(data)
         return response.body
 
     async def closed(self) -> bool:
         try:
-            return await asyncio.wait_for(self.reader.read(100), 10) == b""
+            return await asyncio.wait_for(self.reader.read(100), 60) == b""
         except ConnectionResetError:
             return True
 
@@ -142,7 +142,7 @@ def serve(test: Test, **limits: Any) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.001)
 
@@ -268,7 +268,7 @@ def test_a_client_that_does_not_read_is_not_served_on() -> None:
         client.writer.transport.resume_reading()  # type: ignore[attr-defined]
         received = 0
         while received < 200 * 500_008:
-            received += len(await asyncio.wait_for(client.reader.read(1 << 20), 10))
+            received += len(await asyncio.wait_for(client.reader.read(1 << 20), 60))
         assert len(toy.seen) == 200
 
     serve(test)
@@ -381,12 +381,14 @@ def test_an_idle_connection_is_closed_but_not_one_that_waits() -> None:
         idle, waiting = await connect(), await connect()
         toy.wait = True
         waiting.heartbeat(1)
+        await until(lambda: len(toy.waiting) == 1)
+        server._idle_s_max = 0.1
         assert await idle.closed()
         assert server.connection_count == 1
         toy.waiting[0].set_result(HeartbeatResponse(throttle_time=1))
         assert (await waiting.receive()).throttle_time == 1
 
-    serve(test, idle_s_max=0.1)
+    serve(test, idle_s_max=1.0)
 
 
 def test_stop_answers_the_produces_under_way() -> None:
@@ -394,7 +396,7 @@ def test_stop_answers_the_produces_under_way() -> None:
         client = await connect()
         client.send(ProduceRequest(acks=-1), ApiKey.PRODUCE, 9)
         await until(lambda: len(toy.waiting) == 1)
-        stopping = asyncio.ensure_future(server.stop(5))
+        stopping = asyncio.ensure_future(server.stop(60))
         await asyncio.sleep(0.01)
         assert not stopping.done()
         toy.waiting[0].set_result(ProduceResponse(throttle_time=5))

@@ -92,7 +92,7 @@ def test_a_client_that_takes_all_we_send_lets_others_have_their_turn() -> None:
             client.send(asked, ApiKey.API_VERSIONS, 3)
         received = 0
         while received < 60 * 500_008:
-            received += len(await asyncio.wait_for(client.reader.read(1 << 20), 10))
+            received += len(await asyncio.wait_for(client.reader.read(1 << 20), 60))
         assert len(toy.seen) == 60
         assert len(turns) > 3
         turn = 100_000
@@ -135,7 +135,7 @@ def test_work_that_has_begun_is_finished_although_the_client_left() -> None:
         client.writer.close()
         await until(lambda: server.connection_count == 0)
         gate.set()
-        await asyncio.wait_for(done.wait(), 10)
+        await asyncio.wait_for(done.wait(), 60)
 
     serve(test)
 
@@ -190,7 +190,7 @@ def test_a_stop_reads_no_more_requests() -> None:
         toy.wait = True
         held.heartbeat(1)
         await until(lambda: len(toy.waiting) == 2)
-        stopping = asyncio.ensure_future(server.stop(5))
+        stopping = asyncio.ensure_future(server.stop(60))
         await asyncio.sleep(0.01)
         client.heartbeat(2)
         await asyncio.sleep(0.01)
@@ -261,15 +261,15 @@ def test_a_slow_reader_is_not_idle() -> None:
         with socket.socket(fileno=os.dup(sock.fileno())) as raw:
             raw.setblocking(False)
             while received < total * 500_008:
-                await asyncio.sleep(0.03)
+                await asyncio.sleep(0.09)
                 try:
-                    received += len(raw.recv(1_000_000))
+                    received += len(raw.recv(800_000))
                 except BlockingIOError:
                     continue
-        assert server.loop.time() - began > 0.5
+        assert server.loop.time() - began > 1.5
         assert server.connection_count == 1
 
-    serve(test, idle_s_max=0.4)
+    serve(test, idle_s_max=1.5)
 
 
 def test_without_descriptors_the_listener_pauses_and_goes_on(

@@ -372,7 +372,7 @@ def test_who_has_nothing_to_read_waits_for_the_first_record(
     given: dict[str, str],
     limit: str,
 ) -> None:
-    monkeypatch.setattr(following, limit, 20_000)
+    monkeypatch.setattr(following, limit, 60_000)
     topic = f"idle-{limit}"
     cluster.create_topic(topic)
     query = follow(cluster, brokers, subscribe=topic, **given)
@@ -386,7 +386,7 @@ def test_who_has_nothing_to_read_waits_for_the_first_record(
     assert query.latest(places(topic, 1)) == places(topic, 1)
     query.batch_ran()
     assert query.latest(places(topic, 1)) == places(topic, 1)
-    assert time.monotonic() - begin < 15
+    assert time.monotonic() - begin < 45
 
 
 def test_a_broker_that_restarts_is_waited_for() -> None:

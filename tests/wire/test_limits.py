@@ -120,10 +120,10 @@ def test_twenty_million_empty_names_are_refused_at_the_first_bytes() -> None:
 def test_as_many_names_as_fit_are_refused_by_their_count() -> None:
     count = (FRAME_BYTES_MAX_OF_OTHERS - 100) // 2
     data = frame(ApiKey.METADATA, 1, struct.pack(">i", count) + bytes(2 * count))
-    began = time.process_time()
+    began = time.thread_time()
     with pytest.raises(ProtocolError, match="a length or count of"):
         feed(connection(), data)
-    assert time.process_time() - began < 0.5  # reading them all would take several seconds
+    assert time.thread_time() - began < 1  # reading them all would take several seconds
 
 
 def test_requests_whose_bulk_is_bytes_may_be_large() -> None:

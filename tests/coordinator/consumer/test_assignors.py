@@ -121,7 +121,7 @@ def test_many_members_with_different_topics_take_no_seconds() -> None:
     members = [Subscriber(f"m{n}", None, wanted[n % 2]) for n in range(300)]
     first = assign_uniform(members, counts)
     members = [each._replace(target=first[each.member_id]) for each in members]
-    began = time.process_time()
+    began = time.thread_time()
     second = assign_uniform([*members, Subscriber("new", None, wanted[0])], counts)
-    assert time.process_time() - began < 2
+    assert time.thread_time() - began < 2
     assert {len(each) for each in second.values()} == {9, 10}

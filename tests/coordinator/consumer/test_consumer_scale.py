@@ -92,11 +92,11 @@ class Members:
 def test_a_thousand_consumers_converge(monkeypatch: pytest.MonkeyPatch) -> None:
     computed = count_calls(monkeypatch, "uniform")
     members = Members(3 * SIZE)
-    began = time.process_time()
+    began = time.thread_time()
     for number in range(SIZE):
         members.beat(f"m{number}")
     rounds = members.converge()
-    joined_s = time.process_time() - began
+    joined_s = time.thread_time() - began
     assert rounds <= 4
     assert len(computed) == 2  # of the first member alone, and of all of them
     sizes = {len(owned) for owned in members.owned.values()}
@@ -104,10 +104,10 @@ def test_a_thousand_consumers_converge(monkeypatch: pytest.MonkeyPatch) -> None:
     assert joined_s < 20
 
     before = len(members.log)
-    began = time.process_time()
+    began = time.thread_time()
     for member_id in list(members.epochs):
         members.beat(member_id)
-    stable_s = time.process_time() - began
+    stable_s = time.thread_time() - began
     assert len(members.log) == before
     assert stable_s < 5  # it takes a few microseconds for each
 
@@ -191,7 +191,7 @@ def test_a_thousand_classic_members_join_and_sync() -> None:
     config = GroupConfig(initial_rebalance_delay_ms=1)
     shard = GroupShard(0, config=config, uuid=lambda: str(next(numbers)))
     shard.loaded(0)
-    began = time.process_time()
+    began = time.thread_time()
     for number in range(SIZE):
         shard.join_group(
             JoinGroupRequest(
@@ -219,7 +219,7 @@ def test_a_thousand_classic_members_join_and_sync() -> None:
             "g", 1, member_id, assignments=shared if member_id == leader else []
         )
         synced += len(shard.sync_group(request, version=3, token=member_id, now_ms=200).replies)
-    took_s = time.process_time() - began
+    took_s = time.thread_time() - began
     assert synced == SIZE
     assert took_s < 20
 

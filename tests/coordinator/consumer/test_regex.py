@@ -86,19 +86,19 @@ def test_what_is_no_expression_is_refused(pattern: str) -> None:
 )
 def test_no_expression_is_slow(pattern: str) -> None:
     """Each of these takes a backtracking matcher longer than the broker will run."""
-    began = time.process_time()
+    began = time.thread_time()
     compiled = Pattern(pattern)
     compiled.matches("a" * 249)
-    assert time.process_time() - began < 5
+    assert time.thread_time() - began < 5
 
 
 @pytest.mark.parametrize("pattern", ["((){1000}){1000}" * 9, r"((\Q\E){1000}(?:)+){1000}" * 9])
 def test_nothing_often_is_nothing(pattern: str) -> None:
     """Each of these was counted out, nine million times: the broker stood still meanwhile."""
-    began = time.process_time()
+    began = time.thread_time()
     assert Pattern(pattern).matches("")
     assert not Pattern(pattern).matches("a")
-    assert time.process_time() - began < 1
+    assert time.thread_time() - began < 1
 
 
 def test_all_names_together_have_a_limit() -> None:
@@ -106,10 +106,10 @@ def test_all_names_together_have_a_limit() -> None:
     pairs = [one + two for one in "abcdefgh" for two in "abcdefgh"]
     names = [f"{one}{two}{three}" * 20 for one in pairs for two in pairs for three in pairs[:2]]
     compiled = Pattern("|".join(f".*{pair}.{{0,40}}" for pair in pairs))
-    began = time.process_time()
+    began = time.thread_time()
     with pytest.raises(KafkaError, match="it takes too long to match"):
         list(map(compiled.matches, names))
-    assert time.process_time() - began < 5
+    assert time.thread_time() - began < 5
 
 
 @pytest.mark.parametrize(
