@@ -14,7 +14,7 @@ from ottla.config import ServerConfig
 from ottla.net.line import Line
 from ottla.wire.primitives import Message
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 R = TypeVar("R", bound=Message)
 

@@ -18,7 +18,7 @@ from ottla.replica.partition import Partition
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 Act = Callable[["Brokers"], Coroutine[Any, Any, None]]
 
@@ -90,7 +90,7 @@ class Brokers:
         data = PartitionProduceData(index=0, records=batch(*values))
         request = ProduceRequest(
             acks=acks,
-            timeout=5000,
+            timeout=60_000,
             topic_data=[TopicProduceData(name=topic, partition_data=[data])],
         )
         answer = await Client(self[broker_id]).ask(ApiKey.PRODUCE, request, 9)

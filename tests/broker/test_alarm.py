@@ -34,7 +34,7 @@ def test_a_clock_that_is_set_back_and_forth_again_delays_nothing_for_long(
         alarm.set(due_ms, clock.now_ms())
         clock.advance(HOUR_MS + 2)
         alarm.set(due_ms, clock.now_ms())
-        await asyncio.wait_for(rung.wait(), 5)
+        await asyncio.wait_for(rung.wait(), 60)
         alarm.stop()
 
     asyncio.run(run())
@@ -54,7 +54,7 @@ def test_it_rings_when_the_first_deadline_has_come() -> None:
         alarm = Alarm(clock, ring)
         alarm.set(clock.now_ms() + 10_000, clock.now_ms())
         alarm.set(clock.now_ms(), clock.now_ms())
-        await asyncio.wait_for(done.wait(), 5)
+        await asyncio.wait_for(done.wait(), 60)
         assert rung == [clock.now_ms()]
         alarm.stop()
 

@@ -56,7 +56,7 @@ class Client:
     async def ask(self, message: Any, key: int, version: int) -> Any:
         self.send(message, key, version)
         while (response := self.peer.next_response()) is None:
-            data = await asyncio.wait_for(self.reader.read(65536), 10)
+            data = await asyncio.wait_for(self.reader.read(65536), 60)
             if not data:
                 raise EOFError
             self.peer.receive_data(data)
@@ -92,7 +92,7 @@ class Client:
     async def ended(self) -> bool:
         """Whether the broker closes without another word."""
         try:
-            return await asyncio.wait_for(self.reader.read(100), 10) == b""
+            return await asyncio.wait_for(self.reader.read(100), 60) == b""
         except ConnectionResetError:
             return True
 
@@ -374,7 +374,7 @@ def test_our_own_lines_authenticate_and_do_so_again_in_time(tmp_path: Path) -> N
     async def test(rig: Rig) -> None:
         port = rig.broker.port
         security = LineSecurity(None, SaslLogin("PLAIN", "b", "bs"))
-        line = await Line.open("127.0.0.1", port, client_id="b", timeout_s=10, security=security)
+        line = await Line.open("127.0.0.1", port, client_id="b", timeout_s=60, security=security)
         rig.clock.advance(1_500)  # the broker's: it refuses a second time within a second
         while not rig.count("successful_reauthentication"):
             answers = [line.send(MetadataRequest(topics=[]), ApiKey.METADATA) for _ in range(10)]
@@ -384,7 +384,7 @@ def test_our_own_lines_authenticate_and_do_so_again_in_time(tmp_path: Path) -> N
         line.close()
         stranger = LineSecurity(None, SaslLogin("PLAIN", "b", "wrong"))
         with pytest.raises(KafkaError) as caught:
-            await Line.open("127.0.0.1", port, client_id="b", timeout_s=10, security=stranger)
+            await Line.open("127.0.0.1", port, client_id="b", timeout_s=60, security=stranger)
         assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
 
     run(tmp_path, test, connections_max_reauth_ms="2000")

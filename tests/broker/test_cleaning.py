@@ -227,7 +227,7 @@ def test_the_process_ends_with_its_broker() -> None:
     """A broker that is killed leaves no orphan which would write beside the next one."""
     process, line = cleaning.spawn()
     line.close()
-    assert process.wait(timeout=10) == ORPHANED
+    assert process.wait(timeout=60) == ORPHANED
 
 
 def test_a_worker_is_ended_at_once() -> None:

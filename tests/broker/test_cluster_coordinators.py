@@ -30,7 +30,7 @@ from ottla.wire.messages.produce import (
 )
 from ottla.wire.peer import Peer
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 COUNT = 6  # partitions of each topic, the coordinators' topics too: two for each broker
 SPREAD = {
     "offsets.topic.num.partitions": str(COUNT),

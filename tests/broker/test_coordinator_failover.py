@@ -14,7 +14,7 @@ from ottla.coordinator.transactions.keys import TRANSACTIONS_TOPIC
 from ottla.errors import KafkaError
 from ottla.testing import LocalCluster
 
-PATIENCE_S = 40.0
+PATIENCE_S = 60.0
 COUNT = 3  # partitions of each topic: one for each broker
 SETTINGS = {
     "offsets.topic.num.partitions": str(COUNT),

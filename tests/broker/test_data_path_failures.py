@@ -334,7 +334,7 @@ def test_checkpoints_are_written_once_and_by_the_chore(tmp_path: Path) -> None:
         await client.create("t")
         await client.produce("t", batch(b"v"))
         file = tmp_path / "logs" / "replication-offset-checkpoint"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not file.exists() or "t 0 1" not in file.read_text():
                 await asyncio.sleep(0.01)
         written = file.stat().st_mtime_ns

@@ -177,7 +177,7 @@ def test_dead_brokers_replicas_are_offline_for_clients(tmp_path: Path) -> None:
                     assignments=[CreatableReplicaAssignment(0, [3])],
                 ),
             ],
-            timeout=5000,
+            timeout=60_000,
         )
         await brokers.ask(2, request, ApiKey.CREATE_TOPICS, CreateTopicsResponse)
         await brokers.crash(3)

@@ -56,9 +56,9 @@ class Pair:
     async def ask(self, listener: str, request: Any, key: ApiKey, answer: Any, **more: Any) -> Any:
         """Of broker 1, by one of its listeners."""
         where = next(each for each in self.brokers[0].listeners if each.name == listener)
-        line = await Line.open("127.0.0.1", where.port, client_id="test", timeout_s=10)
+        line = await Line.open("127.0.0.1", where.port, client_id="test", timeout_s=60)
         try:
-            return await line.call(request, key, answer, timeout_s=10, **more)
+            return await line.call(request, key, answer, timeout_s=60, **more)
         finally:
             line.close()
 
@@ -69,7 +69,7 @@ def run(path: Path, scenario: Scenario) -> None:
         for broker in pair.brokers:
             await broker.start()
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while any(len(each.image.brokers) < 2 for each in pair.brokers):
                     await asyncio.sleep(0.005)
                 await scenario(pair)

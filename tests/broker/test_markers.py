@@ -148,7 +148,7 @@ def test_a_marker_wakes_who_waits_for_committed_records(tmp_path: Path, commit: 
             await asyncio.sleep(0)
         assert not waiting.done()  # more bytes, and none of them to be read
         assert end(client, 1, commit=commit) == "NONE"
-        response = await asyncio.wait_for(waiting, 10)
+        response = await asyncio.wait_for(waiting, 60)
         (told,) = response.responses[0].partitions
         assert (told.last_stable_offset, len(records_of(told))) == (3, 3)
         assert len(told.aborted_transactions) == (0 if commit else 1)

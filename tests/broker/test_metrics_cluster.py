@@ -16,7 +16,7 @@ from ottla.testing.zookeeper import ZooKeeperServer
 REPLICAS = "kafka_server_replicamanager"
 CONTROLLER = "kafka_controller_kafkacontroller"
 SESSION = "kafka_server_sessionexpirelistener"
-SETTLED_S_MAX = 30.0
+SETTLED_S_MAX = 60.0
 
 
 def total(cluster: LocalCluster, name: str, *broker_ids: int, **labels: str) -> float:

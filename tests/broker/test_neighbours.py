@@ -40,7 +40,7 @@ async def ask(broker: Broker, broker_id: int = 1) -> str:
         DescribeClusterRequest(),
         ApiKey.DESCRIBE_CLUSTER,
         DescribeClusterResponse,
-        timeout_s=5,
+        timeout_s=60,
     )
     return answer.cluster_id
 

@@ -45,7 +45,7 @@ async def create(brokers: Brokers, *replicas: list[int]) -> None:
     topic = CreatableTopic(
         name="t", num_partitions=-1, replication_factor=-1, assignments=assignments
     )
-    request = CreateTopicsRequest(topics=[topic], timeout=5000)
+    request = CreateTopicsRequest(topics=[topic], timeout=60_000)
     answer = await brokers.ask(1, request, ApiKey.CREATE_TOPICS, CreateTopicsResponse)
     assert not answer.topics[0].error_code
     await brokers.until(lambda: all("t" in each.image.topics for each in brokers.running.values()))

@@ -20,7 +20,7 @@ from ottla.config import Listener, ServerConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.testing import LocalCluster
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 def eventually(condition: Callable[[], bool]) -> None:

@@ -13,7 +13,7 @@ from ottla.errors import KafkaError
 from ottla.replica.partition import Partition
 from ottla.testing import LocalCluster
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture

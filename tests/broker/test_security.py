@@ -59,7 +59,7 @@ class Rig:
             "127.0.0.1",
             self.broker.port,
             client_id="test",
-            timeout_s=10,
+            timeout_s=60,
             security=LineSecurity(tls),
         )
 
@@ -82,7 +82,7 @@ class Rig:
             request,
             ApiKey.INCREMENTAL_ALTER_CONFIGS,
             IncrementalAlterConfigsResponse,
-            timeout_s=10,
+            timeout_s=60,
         )
         result = answer.responses[0]
         return ErrorCode(result.error_code), result.error_message or ""

@@ -105,7 +105,7 @@ def test_a_first_fetch_that_wants_more_than_one_partition_has_gets_all(tmp_path:
         for index in (0, 1):
             await member.send(3, index)
         fetch = member.share_fetch(partitions=(0, 1), min_bytes=150, max_wait=30_000)
-        assert by_partition(await asyncio.wait_for(fetch, 5)) == {0: 3, 1: 3}
+        assert by_partition(await asyncio.wait_for(fetch, 60)) == {0: 3, 1: 3}
 
     run(tmp_path, act)
 

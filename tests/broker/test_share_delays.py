@@ -127,7 +127,7 @@ def test_many_delayed_batches_are_passed_within_one_fetch(tmp_path: Path) -> Non
             await send(client, NOW_MS + 60_000)
         await send(client, None)
         fetch = member.share_fetch(max_wait=60_000, max_records=1, max_bytes=100)
-        assert acquired(await asyncio.wait_for(fetch, 5)) == [(60, 60, 1)]
+        assert acquired(await asyncio.wait_for(fetch, 60)) == [(60, 60, 1)]
 
     run(tmp_path, act)
 

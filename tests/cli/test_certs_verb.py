@@ -46,7 +46,7 @@ def test_one_command_makes_all_that_a_try_needs(tmp_path: Path) -> None:
                         "security.protocol": "SSL",
                         "ssl.ca.location": str(folder / "ca.pem"),
                     },
-                    timeout_s=10,
+                    timeout_s=60,
                 )
         finally:
             broker.stop()

@@ -19,7 +19,7 @@ from ottla.client.reassignments import Election
 from ottla.errors import ErrorCode
 from ottla.testing import LocalCluster
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 Tool = Callable[..., Any]
 

@@ -124,7 +124,7 @@ def test_members_of_both_protocols(groups: Tool, bootstrap: str, admin: Admin, t
         Consumer(bootstrap, topic, group=group, settings=new) as first,
         Consumer(bootstrap, topic, group=group, settings=old) as second,
     ):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         rows: list[list[str]] = []
         while len(rows) < 2 and time.monotonic() < deadline:
             first.poll(0.1)

@@ -17,7 +17,7 @@ from ottla.testing import LocalCluster
 
 Tool = Callable[..., Any]
 USERS = {"ann": "ann-secret", "worker": "worker-secret", "operator": "operator-secret"}
-DEADLINE_S = 30
+DEADLINE_S = 60
 JOBS, GROUP, DLQ = "jobs", "workers", "dlq.workers"
 REDRIVE = ("DESCRIBE group:workers", "DESCRIBE_CONFIGS group:workers", "READ topic:dlq.workers")
 REDRIVE += ("READ topic:jobs", "WRITE topic:jobs", "READ group:ottla.redrive.workers")

@@ -133,7 +133,7 @@ def test_files_that_are_none_of_a_logs(dump: Tool, tmp_path: Path) -> None:
 def test_the_offsets_of_groups(dump: Tool, tmp_path: Path) -> None:
     with LocalCluster(directory=tmp_path) as cluster:
         with cluster.producer() as producer:
-            producer.send("t", b"x").result(30)
+            producer.send("t", b"x").result(60)
         with Consumer(
             cluster.bootstrap_servers, "t", group="g", auto_offset_reset="earliest"
         ) as consumer:

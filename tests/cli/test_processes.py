@@ -68,7 +68,7 @@ def test_a_pipe_that_breaks_is_no_error(bootstrap: str, five: str) -> None:
     assert tool.stderr is not None
     errors = tool.stderr.read()
     tool.stderr.close()
-    tool.wait(30)
+    tool.wait(60)
     assert "Traceback" not in errors
 
 
@@ -78,7 +78,7 @@ def test_ctrl_c_ends_a_consumer_cleanly(bootstrap: str, five: str, group: str) -
     assert tool.stdout is not None
     assert [tool.stdout.readline() for _ in range(5)] == [f"{each}\n" for each in range(5)]
     tool.send_signal(signal.SIGINT)
-    _, errors = tool.communicate(timeout=30)
+    _, errors = tool.communicate(timeout=60)
     assert errors.endswith("Processed a total of 5 messages\n")
     assert tool.returncode == 0
     with Consumer(bootstrap, five, group=group, auto_offset_reset="earliest") as consumer:
@@ -95,13 +95,13 @@ def test_serve_starts_and_stops(tmp_path: Path) -> None:
         server = start("-m", module, *words)
         assert "PLAINTEXT://127.0.0.1:" in wait_until_listening(server)
         server.send_signal(signal.SIGTERM)
-        server.communicate(timeout=30)
+        server.communicate(timeout=60)
         assert server.returncode == 0
 
 
 def test_a_wrong_property_refuses_to_start(tmp_path: Path) -> None:
     server = start("-m", "ottla.cli", "serve", "--override", "num.partitions=none")
-    _, errors = server.communicate(timeout=30)
+    _, errors = server.communicate(timeout=60)
     assert "num.partitions" in errors
     assert server.returncode == 1
 
@@ -111,9 +111,9 @@ def test_server_start_in_the_background(tmp_path: Path) -> None:
     properties.write_text(f"listeners=PLAINTEXT://127.0.0.1:0\nlog.dirs={tmp_path}/data\n")
     words = ("-daemon", str(properties))
     starter = start("-m", "ottla.cli.kafka.server_start", *words, cwd=tmp_path)
-    assert starter.communicate(timeout=30) == ("", "")
+    assert starter.communicate(timeout=60) == ("", "")
     log = tmp_path / "logs" / "kafkaServer.out"
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not log.exists() or "started in" not in log.read_text():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -142,7 +142,7 @@ def running_with(word: str) -> list[int]:
 
 def test_server_start_needs_a_file() -> None:
     server = start("-m", "ottla.cli.kafka.server_start")
-    out, _ = server.communicate(timeout=30)
+    out, _ = server.communicate(timeout=60)
     assert out.startswith("USAGE: kafka-server-start")
     assert server.returncode == 1
 
@@ -152,7 +152,7 @@ def test_serve_imports_nothing_that_a_broker_does_not_need() -> None:
         "import sys, ottla.cli.main, ottla.cli.serve, ottla.broker.process;"
         "print(*sorted({name.split('.')[0] for name in sys.modules}))"
     )
-    out, _ = start("-c", code).communicate(timeout=30)
+    out, _ = start("-c", code).communicate(timeout=60)
     assert set(out.split()).isdisjoint({"typer", "rich", "confluent_kafka", "click"})
 
 

@@ -17,7 +17,7 @@ from ottla.client.configs import ResourceType
 from ottla.client.redrive import RedriveFilter
 
 Tool = Callable[..., Any]
-DEADLINE_S = 30
+DEADLINE_S = 60
 
 
 @pytest.fixture

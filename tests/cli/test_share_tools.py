@@ -17,7 +17,7 @@ from ottla.client.shares import ShareOffset
 
 Tool = Callable[..., Any]
 
-DEADLINE_S = 30
+DEADLINE_S = 60
 
 
 @pytest.fixture

@@ -96,7 +96,7 @@ def cluster() -> Iterator[LocalCluster]:
     with LocalCluster(config=config, security="sasl_ssl", users={"alice": "right"}) as found:
         found.create_topic("door", 1)
         with found.producer(value=str) as producer:
-            producer.send("door", "first").result(30)
+            producer.send("door", "first").result(60)
         yield found
 
 

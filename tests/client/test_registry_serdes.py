@@ -323,7 +323,7 @@ def test_a_topic_is_associated_with_a_subject(
     value = {**resource, "associationType": "value", "subject": f"{topic}-contract"}
     with Producer(with_registry.bootstrap_servers, key=dict, value=dict) as producer:
         producer.send("_schemas", value, key={**key, "subject": f"{topic}-contract"}).result()
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + 60
     while registry.associated_subject(topic, "-", is_key=False) is None:
         assert time.monotonic() < deadline_s
         time.sleep(0.01)

@@ -135,7 +135,7 @@ def test_another_broker_follows(run: Callable[[Scenario], None]) -> None:
         assert acls(other.image) == {READ, *OTHERS}
         assert other.image.tokens["id-1"].token == TOKEN
         await settings.delete_acls([AclFilter()])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while acls(other.image):
                 await asyncio.sleep(0.01)
         await other.stop()

@@ -23,7 +23,7 @@ from ottla.cluster.store import ANY_VERSION, Conflict, Put
 from ottla.config import Listener, ServerConfig
 from ottla.errors import ErrorCode, KafkaError
 
-PATIENCE_S = 5.0
+PATIENCE_S = 60.0
 
 
 class Member:

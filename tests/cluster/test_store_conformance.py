@@ -29,7 +29,7 @@ from ottla.cluster.store import (
     Write,
 )
 
-SOON_S = 10
+SOON_S = 60
 """A change that takes longer than this to be told is lost."""
 
 

@@ -87,7 +87,7 @@ class StreamsApp:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.wait(90)
-        self._reader.join(10)
+        self._reader.join(60)
         self.process.stdin.close()
         self.process.stdout.close()
 

@@ -27,7 +27,7 @@ def client_id(bootstrap: str) -> Iterator[str]:
     with Admin(bootstrap) as admin:
         rates = {"producer_byte_rate": RATE, "consumer_byte_rate": RATE}
         admin.quotas.alter({"client-id": name}, set=rates)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not admin.quotas.describe({"client-id": name}):
             assert time.monotonic() < deadline
             time.sleep(0.1)

@@ -22,7 +22,7 @@ from ottla.wire.messages.produce import ProduceRequest, ProduceResponse
 Test = Callable[[Toy, Server, Line], Coroutine[Any, Any, None]]
 
 
-async def open_line(port: int, timeout_s: float = 10.0) -> Line:
+async def open_line(port: int, timeout_s: float = 60.0) -> Line:
     return await Line.open("127.0.0.1", port, client_id="test", timeout_s=timeout_s)
 
 
@@ -139,7 +139,7 @@ def test_a_server_that_stops_ends_the_line_and_its_calls() -> None:
         with pytest.raises(KafkaError) as told:
             await call
         assert told.value.code is ErrorCode.NETWORK_EXCEPTION
-        await asyncio.wait_for(line.closed.wait(), 5)
+        await asyncio.wait_for(line.closed.wait(), 60)
 
     with_line(test)
 

@@ -56,7 +56,7 @@ async def open_tls(
         host,
         port,
         client_id="test",
-        timeout_s=10,
+        timeout_s=60,
         security=client_security() if security is None else security,
     )
 

@@ -31,7 +31,7 @@ class Starts:
         self.hold.set()
 
     def __call__(self) -> Any:
-        assert self.hold.wait(20)
+        assert self.hold.wait(60)
         if self.trouble is not None:
             raise self.trouble
         self.made.append(Session())
@@ -71,7 +71,7 @@ def test_it_starts_in_the_background_and_says_so(starts: Starts, provider: Spark
     provider.begin(done.set)
     assert provider.state == "starting"
     starts.hold.set()
-    assert done.wait(20)
+    assert done.wait(60)
     assert provider.wait() == ""
     assert provider.state == "ready"
     assert len(starts.made) == 1

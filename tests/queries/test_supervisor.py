@@ -61,7 +61,7 @@ def kept(by: Supervisor) -> Kept:
 
 
 def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.002)
@@ -126,17 +126,17 @@ def test_a_stop_is_answered_when_nothing_runs_any_more(kept: Kept, by: Superviso
 
     def stop() -> None:
         stopping.set()
-        assert go_on.wait(20)
+        assert go_on.wait(60)
         end()
 
     kept.last.stop = stop  # type: ignore[method-assign]
     answered = threading.Event()
     threading.Thread(target=lambda: kept.query.stop() and answered.set()).start()
-    assert stopping.wait(20)
+    assert stopping.wait(60)
     assert not answered.wait(0.05)
     assert by.triggers.running == 1
     go_on.set()
-    assert answered.wait(20)
+    assert answered.wait(60)
     assert not kept.last.isActive
     assert by.triggers.running == 0
 
@@ -148,14 +148,14 @@ def test_a_query_that_is_stopped_while_it_starts_is_stopped(by: Supervisor) -> N
     class Slow(QuerySpecification):
         def start(self, cancelled: Cancelled) -> QueryRun | None:
             starting.set()
-            assert go_on.wait(20)
+            assert go_on.wait(60)
             assert cancelled()
             begun.append(StreamingQuery())
             return QueryRun(begun[-1])  # type: ignore[arg-type]
 
     query = by.supervise(Slow("slow"))
     query.begin()
-    assert starting.wait(20)
+    assert starting.wait(60)
     assert not query.stop(0.01)
     go_on.set()
     assert query.stop()

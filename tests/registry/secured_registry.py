@@ -69,7 +69,7 @@ class SecuredRegistry:
                 None, [*decide_deletion(state, AclFilter()).records, *records]
             )
         )
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         access = self.server._registry.access
         assert access is not None
         while access._log.state.index.acls != frozenset(acls):

@@ -65,7 +65,7 @@ def test_a_follower_sees_what_another_instance_wrote(bootstrap: str) -> None:
     async def scenario() -> None:
         async with opened(bootstrap) as one, opened(bootstrap) as two:
             written = await write(one, "news")
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while two.state.last_id != written:
                     await asyncio.sleep(0.01)
 

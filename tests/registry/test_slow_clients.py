@@ -25,7 +25,7 @@ def port() -> Iterator[int]:
 
 def conversation(port: int, *parts: bytes) -> bytes:
     """All that the server says until it hangs up."""
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as there:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as there:
         said = b""
         try:
             for part in parts:

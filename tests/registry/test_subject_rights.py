@@ -205,7 +205,7 @@ def test_a_rule_that_can_not_be_read_denies_everything(registry: SecuredRegistry
     registry.allow(rule(OP.READ))
     with Producer(registry.rules.bootstrap_servers) as producer:
         key = b'{"keytype":"ACL","resource":"SUBJECT","name":"s","pattern":"REGEX"}'
-        producer.send("_schemas_acl", b"{}", key=key).result(timeout=30)
+        producer.send("_schemas_acl", b"{}", key=key).result(timeout=60)
     access = registry.server._registry.access
     assert access is not None
     while registry.ask("bob", "GET", f"/subjects/{SUBJECT}/versions").code != DENIED:

@@ -10,7 +10,7 @@ from ottla.testing import LocalCluster
 from ottla.testing.broker_process import BrokerProcess
 from ottla.testing.ports import reserve_port
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 def test_a_broker_that_was_killed_comes_back_with_its_data() -> None:

@@ -18,7 +18,7 @@ from ottla.schemas.framing import with_id
 from ottla.testing import LocalCluster, ManualClock
 from ottla.testing.local_cluster import MEMORY_DISK, memory_disk
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 def produce(servers: str, topic: str, *values: bytes) -> None:
@@ -295,5 +295,5 @@ def test_the_broker_of_the_fixture_kafka_asks_the_fixture_registry(
 ) -> None:
     kafka.create_topic("fixed", configs={"confluent.value.schema.validation": "true"})
     with kafka.producer() as producer, pytest.raises(KafkaError) as refused:
-        producer.send("fixed", with_id(77, b"x")).result(30)
+        producer.send("fixed", with_id(77, b"x")).result(60)
     assert refused.value.code == ErrorCode.INVALID_RECORD

@@ -15,7 +15,7 @@ import pytest
 from ottla.testing.network import Door, Network
 
 SHORT_S = 0.15
-LONG_S = 5.0
+LONG_S = 60.0
 
 
 class Echo:

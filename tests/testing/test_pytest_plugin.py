@@ -30,7 +30,7 @@ def test_kafka_is_fresh_and_kafka_session_is_shared(pytester: pytest.Pytester) -
             kafka.create_topic("orders")
             kafka_session.create_topic(f"orders-{turn}")
             with kafka.producer(value=str) as producer:
-                producer.send("orders", "one beer").result(30)
+                producer.send("orders", "one beer").result(60)
             with kafka.consumer("orders", group="bar", value=str) as consumer:
                 assert consumer.poll(30).value == "one beer"
             seen.append((kafka.directory, kafka_session.port))
@@ -60,7 +60,7 @@ def test_properties_come_from_the_ini_file(pytester: pytest.Pytester) -> None:
         def test_partitions(kafka, kafka_session):
             for cluster in (kafka, kafka_session):
                 with cluster.producer() as producer:
-                    producer.send("orders", b"beer").result(30)
+                    producer.send("orders", b"beer").result(60)
                 with cluster.admin() as admin:
                     assert len(admin.topics.describe("orders")["orders"].partitions) == 3
         """,

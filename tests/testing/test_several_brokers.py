@@ -10,7 +10,7 @@ import pytest
 from ottla.client import TopicPartition
 from ottla.testing import LocalCluster
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 def test_every_broker_leads_and_serves_its_part() -> None:

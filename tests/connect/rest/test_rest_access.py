@@ -160,4 +160,4 @@ def test_the_command_line_logs_in(
         monkeypatch.setenv("OTTLA_CONNECT_USER", "ann:a")
         assert main(["connect", "--config", "trust", "list", "--url", url]) == 0
         with pytest.raises(ssl.SSLError):
-            http.client.HTTPSConnection(host, timeout=10).request("GET", "/")
+            http.client.HTTPSConnection(host, timeout=60).request("GET", "/")

@@ -15,7 +15,7 @@ from ottla.sql.engine.runs import Runs
 from ottla.sql.plan.stages import Plan
 from ottla.sql.syntax import parse
 
-SETTLE_S = 10.0
+SETTLE_S = 60.0
 ORDERS = "CREATE STREAM o (v INT) WITH (KAFKA_TOPIC='o', VALUE_FORMAT='JSON');"
 
 

@@ -260,7 +260,7 @@ def test_every_member_has_every_row_once(seed: int, tmp_path: Path, lives: list[
     for name in life.began:
         if name not in life.running:
             life.start(name)
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 60
     while any(life.got(name) != life.expected(name) for name in life.began):
         assert time.monotonic() < deadline, {
             name: (len(life.got(name)), len(life.expected(name)), life.scan.state(name))
@@ -386,7 +386,7 @@ def test_members_that_ended_while_nobody_ran_them_leave_no_folder(
 
 
 def _until(true: Any) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.01)

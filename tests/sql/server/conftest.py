@@ -26,5 +26,5 @@ def url(sql_cluster: LocalCluster, request: pytest.FixtureRequest) -> Iterator[s
 @pytest.fixture(scope="module")
 def client(url: str) -> Iterator[httpx.Client]:
     """HTTP/2 with prior knowledge, as ksqlDB's clients speak."""
-    with httpx.Client(base_url=url, http1=False, http2=True, timeout=30) as made:
+    with httpx.Client(base_url=url, http1=False, http2=True, timeout=60) as made:
         yield made

@@ -186,7 +186,7 @@ def test_tables_joined_by_a_foreign_key_and_rows_out_of_rows(
     insert(client, "towns", (5, "y", "land of y"))
     insert(client, "people", (6, 1, "ann", "y"))
     with sql_cluster.producer() as producer:
-        producer.send("ops_people", None, key=(2).to_bytes(4, "big")).result(10)
+        producer.send("ops_people", None, key=(2).to_bytes(4, "big")).result(60)
     until(lambda: pulled(client, lands), [[1, "ann", "land of y"]])
     assert pulled(client, "SELECT COUNT(*) AS n, MAX(land) AS last FROM lands;") == [
         [1, "land of y"]

@@ -185,7 +185,7 @@ def test_topics_are_asserted(client: httpx.Client) -> None:
 
 
 def test_http_1_is_spoken_too(url: str) -> None:
-    with httpx.Client(base_url=url, timeout=30) as old:
+    with httpx.Client(base_url=url, timeout=60) as old:
         answer = old.post(
             "/ksql",
             json={"ksql": "SHOW STREAMS;"},
@@ -227,8 +227,8 @@ def test_two_servers_of_one_service_write_at_the_same_time(sql_cluster: LocalClu
     with (
         running(sql_cluster, "two_") as first,
         running(sql_cluster, "two_") as second,
-        httpx.Client(base_url=first, timeout=30) as one,
-        httpx.Client(base_url=second, timeout=30) as other,
+        httpx.Client(base_url=first, timeout=60) as one,
+        httpx.Client(base_url=second, timeout=60) as other,
         ThreadPoolExecutor(2) as threads,
     ):
         made = [
@@ -259,7 +259,7 @@ def test_what_can_not_be_read_any_more_is_shown_and_stops_nothing(
     topic.write(Command("stream/`O`/create", "CREATE STREAM o AS SELECT * FROM gone;", basis=0))
     topic.write(Command("type/T/create", "CREATE TYPE t AS INT;", basis=1))
     topic.close()
-    with running(sql_cluster, "old_") as url, httpx.Client(base_url=url, timeout=30) as client:
+    with running(sql_cluster, "old_") as url, httpx.Client(base_url=url, timeout=60) as client:
         types, queries = ksql(client, "SHOW TYPES; SHOW QUERIES;")
         assert list(types["types"]) == ["T"]
         (failed,) = queries["queries"]
@@ -293,7 +293,7 @@ def test_a_server_without_a_broker_says_so_soon(monkeypatch: pytest.MonkeyPatch)
 def test_a_headless_server_takes_no_statements(sql_cluster: LocalCluster) -> None:
     with (
         running(sql_cluster, "headless_", headless=True) as started,
-        httpx.Client(base_url=started, timeout=30) as client,
+        httpx.Client(base_url=started, timeout=60) as client,
     ):
         error = ksql_error(client, "SHOW STREAMS;")
         assert "headless" in error["message"]

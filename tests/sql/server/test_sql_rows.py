@@ -147,7 +147,7 @@ def test_a_record_of_a_table_that_is_no_row_is_told_in_the_log(
         "INSERT INTO halves VALUES ('a', 1);",
     )
     with sql_cluster.producer() as producer:
-        producer.send("rows_halves", b"{broken", key=b"b").result(10)
+        producer.send("rows_halves", b"{broken", key=b"b").result(60)
     with caplog.at_level(logging.WARNING, logger="ottla.processing"):
         _, *found = rows(client.post("/query-stream", json={"sql": "SELECT * FROM halves;"}))
     assert found == [["a", 1]]
@@ -160,7 +160,7 @@ def test_a_query_ends_when_the_client_goes_away(
     url: str, client: httpx.Client, version: int
 ) -> None:
     with (
-        httpx.Client(base_url=url, http1=version == 1, http2=version == 2, timeout=30) as leaving,
+        httpx.Client(base_url=url, http1=version == 1, http2=version == 2, timeout=60) as leaving,
         leaving.stream("POST", "/query", json={"ksql": "PRINT rows_users FROM BEGINNING;"}) as it,
     ):
         lines = it.iter_lines()  # letting go of it is going away

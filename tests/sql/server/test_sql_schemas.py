@@ -283,7 +283,7 @@ def test_rows_of_a_table_may_have_the_ids_of_their_schemas_in_headers(
         )
     ]
     with Producer[bytes, bytes](cluster.bootstrap_servers) as producer:
-        producer.send("headed", b"\2\6ann", key=b"\x0e", headers=headers).result(10)
+        producer.send("headed", b"\2\6ann", key=b"\x0e", headers=headers).result(60)
     assert pulled(client, "SELECT * FROM headed WHERE id = 7;") == [[7, "ann"]]
     (text,) = pulled_lines(client, "PRINT 'headed' FROM BEGINNING LIMIT 1;")
     assert "Key format: AVRO" in text
@@ -307,8 +307,8 @@ def test_records_that_can_not_be_decoded_are_told_of_with_their_schema(
     )
     id_ = registry.version("spoiled-value").id
     with Producer[bytes, bytes](cluster.bootstrap_servers) as producer:
-        producer.send("spoiled", framing.with_id(id_, b"\x02\x10"), key=b"\0\0\0\2").result(10)
-        producer.send("spoiled", framing.with_id(9999, b""), key=b"\0\0\0\3").result(10)
+        producer.send("spoiled", framing.with_id(id_, b"\x02\x10"), key=b"\0\0\0\2").result(60)
+        producer.send("spoiled", framing.with_id(9999, b""), key=b"\0\0\0\3").result(60)
     ksql(client, "INSERT INTO spoiled VALUES (4, 'cy');")
     assert sorted(pulled(client, "SELECT * FROM spoiled;")) == [[1, "ann"], [4, "cy"]]
     told = [each.getMessage() for each in caplog.records if each.name == "ottla.processing"]

@@ -74,9 +74,9 @@ def test_records_with_schemas_pass_through_queries(
                 row = {"id": number, "who": who, "price": None if number == 1 else number + 0.5}
                 data = serializers[number % 2](row, where)
                 assert data is not None
-                producer.send("orders", data, headers=where.headers).result(30)
+                producer.send("orders", data, headers=where.headers).result(60)
                 where.headers.clear()
-            producer.send("orders", b"\0\0\0\xff\xffno schema").result(30)
+            producer.send("orders", b"\0\0\0\xff\xffno schema").result(60)
         ksql(
             client,
             "SET 'auto.offset.reset'='earliest';"
