@@ -50,10 +50,13 @@ def test_headers_have_a_limit(port: int) -> None:
     assert said.startswith(b"HTTP/1.1 400") or not said  # a reset may overtake the answer
 
 
-def test_a_body_has_a_limit_and_the_registry_serves_on(port: int) -> None:
+def test_a_body_has_a_limit_and_the_registry_serves_on(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     head = b"POST /subjects/s/versions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
     head += b"Content-Length: 33554432\r\n\r\n"
     said = conversation(port, head, *[b" " * 65536] * 512)
     assert b"42209" in said or not said
+    monkeypatch.setattr(BoundedHttpProtocol, "request_s_max", 60)  # a busy machine is no client
     quick = b"GET /subjects HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     assert conversation(port, quick).endswith(b"[]")

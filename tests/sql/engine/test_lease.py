@@ -13,7 +13,7 @@ from ottla.sql.engine import lease as module
 from ottla.sql.engine.lease import Lease
 from ottla.testing import LocalCluster
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 LONG_S = 240.0
 
 

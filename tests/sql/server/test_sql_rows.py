@@ -166,7 +166,7 @@ def test_a_query_ends_when_the_client_goes_away(
         lines = it.iter_lines()  # letting go of it is going away
         assert next(lines)
         assert client.get("/healthcheck").json()["openQueries"] == 1
-    for _ in range(100):
+    for _ in range(600):
         if client.get("/healthcheck").json()["openQueries"] == 0:
             return
         time.sleep(0.1)
