@@ -28,11 +28,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ottla.client.serde import Bytes
 from ottla.engine.graph import Graph, ProcessorNode, Source
 from ottla.engine.packed_rows import input_rows
 from ottla.engine.processors import Context, Processor
 from ottla.engine.records import Input, Record, ValueAndTimestamp
-from ottla.engine.serdes import LONG, Bytes
+from ottla.engine.serdes import LONG
 from ottla.engine.state_folder import LocalFolder
 from ottla.engine.stores import StoreKind, StoreSpec
 from ottla.engine.subtopologies import subtopologies

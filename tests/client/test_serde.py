@@ -1,6 +1,12 @@
 from __future__ import annotations
 
+import json
+import math
 import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,16 +16,25 @@ from ottla.client.serde import (
     BOOLEAN,
     BYTES,
     DOUBLE,
+    FLOAT,
     INTEGER,
     JSON,
     LONG,
     SHORT,
     STRING,
     UUID,
-    WORDS,
+    HeaderList,
     Serde,
-    deserializer_of,
-    serializer_of,
+    SerializationError,
+    String,
+)
+from ottla.client.serde_arguments import (
+    WORDS,
+    deserializers_of,
+    reading_serdes,
+    serialized,
+    serializers_of,
+    writing_serdes,
 )
 
 
@@ -61,24 +76,124 @@ def test_bytes_that_make_no_sense_are_a_value_error(serde: Serde[object], data: 
 def test_a_number_that_does_not_fit_is_a_value_error() -> None:
     with pytest.raises(ValueError, match="40000"):
         SHORT.to_bytes(40000)
+    with pytest.raises(SerializationError, match="1e\\+300"):
+        FLOAT.to_bytes(1e300)
+
+
+def writer_of(of: object) -> Callable[[Any], bytes]:
+    plain = serializers_of(writing_serdes(BYTES, of, {}))
+    assert plain is not None
+    return plain[1]
+
+
+def reader_of(of: object) -> Callable[[bytes], Any]:
+    plain = deserializers_of(reading_serdes(BYTES, of, {}))
+    assert plain is not None
+    return plain[1]
 
 
 def test_a_type_stands_for_its_serde() -> None:
-    assert serializer_of(str)("ä") == "ä".encode()
-    assert deserializer_of(int)(bytes(7) + b"\x05") == 5
-    assert serializer_of(dict)({"a": 1}) == b'{"a":1}'
+    assert writer_of(str)("ä") == "ä".encode()
+    assert reader_of(int)(bytes(7) + b"\x05") == 5
+    assert writer_of(dict)({"a": 1}) == b'{"a":1}'
 
 
-def test_a_callable_is_taken_as_it_is() -> None:
-    assert serializer_of(lambda value: repr(value).encode())(3) == b"3"
-    assert deserializer_of(len)(b"four") == 4
+def test_a_callable_is_taken_as_it_is_and_works_in_one_direction() -> None:
+    def shout(value: int) -> bytes:
+        return b"%d!" % value
+
+    assert writer_of(shout) is shout
+    assert reader_of(len) is len
+    with pytest.raises(TypeError, match="one direction only"):
+        writing_serdes(BYTES, shout, {})[1].deserialize("t", b"3!")
 
 
 def test_what_is_no_serde_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="no serde for complex"):
-        serializer_of(complex)
+        writing_serdes(BYTES, complex, {})
     with pytest.raises(TypeError, match="not 'text'"):
-        serializer_of("text")  # type: ignore[arg-type]
+        writing_serdes(BYTES, "text", {})
+
+
+class Loud(String):
+    """Writes as the topic says, and reads as String does."""
+
+    def serialize(self, topic: str, value: str | None) -> bytes | None:
+        return f"{topic}: {value}".encode()
+
+
+class Tagged(Serde[bytes]):
+    uses_headers = True
+
+    def serialize_with_headers(
+        self, topic: str, headers: HeaderList, value: bytes | None
+    ) -> bytes | None:
+        headers.append(("tag", b"1"))
+        return value
+
+    @staticmethod
+    def to_bytes(value: bytes) -> bytes:
+        return value
+
+    from_bytes = to_bytes
+
+
+def test_two_callables_make_a_serde_of_either_shape() -> None:
+    serde = Serde.of(str.encode, bytes.decode)
+    assert writer_of(serde) is str.encode
+    assert reader_of(serde) is bytes.decode
+    assert serde.serialize("t", "x") == b"x"
+    assert serde.deserialize("t", None) is None
+
+
+def test_a_serde_that_sees_topic_or_headers_is_never_called_without() -> None:
+    assert serializers_of(writing_serdes(STRING, Loud(), {})) is None
+    assert deserializers_of(reading_serdes(STRING, Loud(), {})) is not None
+    assert serializers_of(writing_serdes(Tagged(), STRING, {})) is None
+    headers: HeaderList = []
+    serdes = writing_serdes(Tagged(), Loud(), {})
+    assert serialized(serdes, "t", b"k", "v", headers) == (b"k", b"t: v")
+    assert headers == [("tag", b"1")]
+
+
+class Upper(String):
+    def to_bytes(self, value: str) -> bytes:  # type: ignore[override]
+        return value.upper().encode()
+
+
+def test_a_subclass_with_bytes_of_its_own_writes_them_with_a_topic_as_well() -> None:
+    assert writer_of(Upper())("x") == Upper().serialize("t", "x") == b"X"
+    assert Upper().deserialize("t", b"X") == "X"
+
+
+def test_a_serde_without_methods_says_so() -> None:
+    with pytest.raises(NotImplementedError, match="neither to_bytes nor serialize"):
+        Serde[str]().serialize("t", "x")
+
+
+@pytest.mark.parametrize("value", [2**64 + 1, [-(2**80) - 1, 18446744073709551615], {"n": 2**70}])
+def test_json_keeps_every_digit_of_an_integer(value: object) -> None:
+    assert JSON.from_bytes(JSON.to_bytes(value)) == value
+    assert JSON.to_bytes(value) == json.dumps(value, separators=(",", ":")).encode()
+
+
+@dataclass
+class Visit:
+    at: datetime
+    id: uuid.UUID
+    tags: frozenset[str]
+    score: float = math.nan
+
+
+def test_json_is_the_same_without_orjson(monkeypatch: pytest.MonkeyPatch) -> None:
+    visit = Visit(datetime(2026, 1, 2, 3, 4, 5), uuid.UUID(int=7), frozenset("a"))
+    value = {"visits": [visit], "text": "NaN ä", "most": -math.inf}
+    data = JSON.to_bytes(value)
+    monkeypatch.setattr("ottla.client.serdes.json_text._orjson", lambda: None)
+    assert JSON.to_bytes(value) == data
+    assert JSON.from_bytes(data)["visits"][0]["score"] is None
+    with pytest.raises(SerializationError, match="no word for"):
+        JSON.to_bytes([object()])
 
 
 def test_the_words_are_those_of_javas_deserializers() -> None:

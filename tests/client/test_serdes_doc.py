@@ -29,3 +29,6 @@ def test_the_pages_pieces_run(with_registry: LocalCluster) -> None:
     with Admin(with_registry.bootstrap_servers) as admin:
         admin.topics.create("orders", 1)
     exec(letters, names)
+    (own,) = pieces("client.md", "Serde.of")
+    exec(own, names)
+    assert names["semicolons"].deserialize("rows", b"a;b") == ["a", "b"]

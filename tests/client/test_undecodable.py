@@ -21,7 +21,7 @@ from ottla.client import (
 )
 from ottla.client.dead_letters import dead_letters
 from ottla.client.redrive import read_letter
-from ottla.errors import KafkaError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.records.record import Record as LogRecord
 from ottla.testing import LocalCluster
 
@@ -219,3 +219,26 @@ def test_a_share_consumer_rejects_what_it_cant_read(
             assert record is not None
             found.append(record.offset)
     assert found == [0, 2]
+
+
+def test_a_record_is_read_again_if_a_service_failed_that_its_callable_needs(
+    servers: str, topic: str
+) -> None:
+    failures = [KafkaError(ErrorCode.REQUEST_TIMED_OUT), ValueError("no such")]
+
+    def refuse(data: bytes) -> str:
+        if failures:
+            raise failures.pop(0)
+        return data.decode()
+
+    with Producer(servers, value=str) as producer:
+        producer.send(topic, "first")
+        producer.send(topic, "second")
+    with Consumer(servers, topic, value=refuse, auto_offset_reset="earliest") as consumer:
+        with pytest.raises(KafkaError, match="REQUEST_TIMED_OUT"):
+            consumer.poll(10)
+        with pytest.raises(RecordDeserializationError, match="at offset 0: no such"):
+            consumer.poll(10)
+        record = consumer.poll(10)
+    assert record is not None
+    assert record.value == "second"

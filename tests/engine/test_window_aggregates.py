@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.client.serde import Bytes, Json, String
 from ottla.engine.cells import DictCells
 from ottla.engine.graph import Graph, ProcessorNode, Sink, Source
 from ottla.engine.records import Input
-from ottla.engine.serdes import Bytes, Json, String
 from ottla.engine.stateless import NewValue
 from ottla.engine.stores import StoreKind, StoreSpec
 from ottla.engine.subtopologies import subtopologies

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from ottla.engine.serdes import String
+from ottla.client.serde import String
 from ottla.engine.windows import hopping, session, sliding, tumbling, unlimited, within
 from ottla.streams.cogrouped import Cogrouped
 from ottla.streams.stream import Stream

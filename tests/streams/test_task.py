@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.client.serde import Long, String
 from ottla.engine.cells import DictCells
 from ottla.engine.graph import Graph, ProcessorNode, Sink, Source
 from ottla.engine.processors import Context, Processor, PunctuationType
 from ottla.engine.records import Input, Output, Record
-from ottla.engine.serdes import Long, String
 from ottla.engine.stores import StoreKind, StoreSpec
 from ottla.engine.subtopologies import subtopologies
 from ottla.engine.task import Task, in_order

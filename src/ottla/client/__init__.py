@@ -19,10 +19,24 @@ if TYPE_CHECKING:
     from ottla.client.received import RecordDeserializationError
     from ottla.client.record import Delivered, Record, TopicPartition
     from ottla.client.schema_registry import SchemaRegistry
-    from ottla.client.serde import Serde, SerializationError, TopicSerde
+    from ottla.client.serde import (
+        Boolean,
+        Bytes,
+        Double,
+        Float,
+        Int,
+        Json,
+        Long,
+        Serde,
+        SerializationError,
+        Short,
+        String,
+        Uuid,
+    )
     from ottla.client.serdes.avro import Avro
     from ottla.client.serdes.generic_values import GenericRecord
     from ottla.client.serdes.json_schema import JsonSchema
+    from ottla.client.serdes.lists import List
     from ottla.client.serdes.protobuf import Protobuf
     from ottla.client.share_consumer import ShareConsumer
     from ottla.errors import ErrorCode, KafkaError
@@ -30,13 +44,21 @@ if TYPE_CHECKING:
 __all__ = [
     "Admin",
     "Avro",
+    "Boolean",
+    "Bytes",
     "Consumer",
     "Delivered",
     "Delivery",
+    "Double",
     "ErrorCode",
+    "Float",
     "GenericRecord",
+    "Int",
+    "Json",
     "JsonSchema",
     "KafkaError",
+    "List",
+    "Long",
     "Producer",
     "Protobuf",
     "RebalanceListener",
@@ -48,20 +70,30 @@ __all__ = [
     "Serde",
     "SerializationError",
     "ShareConsumer",
+    "Short",
+    "String",
     "TopicPartition",
-    "TopicSerde",
+    "Uuid",
 ]
 
 _HOMES = {
     "Admin": "ottla.client.admin",
     "Avro": "ottla.client.serdes.avro",
+    "Boolean": "ottla.client.serde",
+    "Bytes": "ottla.client.serde",
     "Consumer": "ottla.client.consumer",
     "Delivered": "ottla.client.record",
     "Delivery": "ottla.client.delivery",
+    "Double": "ottla.client.serde",
     "ErrorCode": "ottla.errors",
+    "Float": "ottla.client.serde",
     "GenericRecord": "ottla.client.serdes.generic_values",
+    "Int": "ottla.client.serde",
+    "Json": "ottla.client.serde",
     "JsonSchema": "ottla.client.serdes.json_schema",
     "KafkaError": "ottla.errors",
+    "List": "ottla.client.serdes.lists",
+    "Long": "ottla.client.serde",
     "Producer": "ottla.client.producer",
     "Protobuf": "ottla.client.serdes.protobuf",
     "RebalanceListener": "ottla.client.consumer",
@@ -73,8 +105,10 @@ _HOMES = {
     "Serde": "ottla.client.serde",
     "SerializationError": "ottla.client.serde",
     "ShareConsumer": "ottla.client.share_consumer",
+    "Short": "ottla.client.serde",
+    "String": "ottla.client.serde",
     "TopicPartition": "ottla.client.record",
-    "TopicSerde": "ottla.client.serde",
+    "Uuid": "ottla.client.serde",
 }
 
 

@@ -26,7 +26,8 @@ from ottla.client.delivery import CONSUMER, Delivery, Setting, delivery_of
 from ottla.client.failures import failure_of
 from ottla.client.received import RecordDeserializationError, is_trouble, reader_of
 from ottla.client.record import K, Record, TopicPartition, V
-from ottla.client.serde import BYTES, FromBytes
+from ottla.client.serde import BYTES
+from ottla.client.serde_arguments import FromBytes
 from ottla.client.settings import LOG_LEVEL, ConnectionErrors, client_with, translate
 from ottla.errors import ErrorCode, KafkaError
 

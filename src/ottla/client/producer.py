@@ -18,7 +18,14 @@ from ottla.client.delivery import PRODUCER, Delivery, Setting, delivery_of
 from ottla.client.failures import failure_of
 from ottla.client.permissions import denied
 from ottla.client.record import Delivered, K, V
-from ottla.client.serde import BYTES, ToBytes, serialized, serializer_of, topic_serdes
+from ottla.client.serde import BYTES
+from ottla.client.serde_arguments import (
+    Serdes,
+    ToBytes,
+    serialized,
+    serializers_of,
+    writing_serdes,
+)
 from ottla.client.settings import LOG_LEVEL, ConnectionErrors, client_with, translate
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
@@ -72,10 +79,11 @@ class Producer(Generic[K, V]):
                 "exactly_once needs a transactional_id: one that stays the same over restarts and"
                 " differs from every other producer's; the other deliveries take none"
             )
-        self._serdes = topic_serdes(key, value, settings or {}, reads=False)
-        if self._serdes is None:
-            self._key: Callable[[Any], bytes] = serializer_of(key)  # type: ignore[arg-type]
-            self._value: Callable[[Any], bytes] = serializer_of(value)  # type: ignore[arg-type]
+        self._serdes: Serdes | None = writing_serdes(key, value, settings or {})
+        plain = serializers_of(self._serdes)
+        if plain is not None:  # no serde has to see the topic
+            self._serdes = None
+            self._key, self._value = plain
         self._block_s_max = block_s_max
         self._errors = ConnectionErrors(settings or {})
         wishes: dict[str, Any] = {

@@ -12,13 +12,8 @@ import confluent_kafka
 from ottla.client.failures import failure_of
 from ottla.client.permissions import denied
 from ottla.client.record import Headers, Record
-from ottla.client.serde import (
-    SerializationError,
-    TopicSerde,
-    deserializer_of,
-    is_infrastructure,
-    topic_serdes,
-)
+from ottla.client.serde import Serde, SerializationError, is_infrastructure
+from ottla.client.serde_arguments import deserializers_of, reading_serdes
 from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
 
@@ -66,11 +61,11 @@ def reader_of(
     key: Any, value: Any, settings: Mapping[str, Any]
 ) -> Callable[[confluent_kafka.Message], Record[Any, Any]]:
     """Makes records of messages. RecordDeserializationError for one that can't be read."""
-    serdes = topic_serdes(key, value, settings, reads=True)
-    if serdes is None:
-        of_key, of_value = deserializer_of(key), deserializer_of(value)
-        return partial(_record, of_key, of_value)
-    return partial(_record_in_topic, serdes[0], serdes[1])
+    serdes = reading_serdes(key, value, settings)
+    plain = deserializers_of(serdes)
+    if plain is not None:  # no serde has to see the topic
+        return partial(_record, *plain)
+    return partial(_record_in_topic, *serdes)
 
 
 def _record(
@@ -78,6 +73,7 @@ def _record(
     of_value: Callable[[bytes], Any],
     message: confluent_kafka.Message,
 ) -> Record[Any, Any]:
+    """What is no fault of the record, a registry that does not answer, is raised as it is."""
     key, value = message.key(), message.value()
     kind, timestamp_ms = message.timestamp()
     in_key = True
@@ -86,6 +82,8 @@ def _record(
         in_key = False
         read_value = None if value is None else of_value(value)
     except Exception as error:
+        if is_infrastructure(error):
+            raise
         raise RecordDeserializationError(message, error, is_key=in_key) from error
     return Record(
         message.topic() or "",
@@ -101,9 +99,8 @@ def _record(
 
 
 def _record_in_topic(
-    of_key: TopicSerde[Any], of_value: TopicSerde[Any], message: confluent_kafka.Message
+    of_key: Serde[Any], of_value: Serde[Any], message: confluent_kafka.Message
 ) -> Record[Any, Any]:
-    """What is no fault of the record, a registry that does not answer, is raised as it is."""
     topic, headers = message.topic() or "", _headers(message)
     kind, timestamp_ms = message.timestamp()
     in_key = True

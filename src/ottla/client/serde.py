@@ -1,20 +1,20 @@
-"""How keys and values become bytes, and bytes keys and values.
+"""Serde: how keys and values become bytes, and bytes keys and values. With Kafka's own formats.
 
-The numbers are big-endian, as Java's serializers write them, so that both sides of a topic may be
-written in either language. None is Kafka's null: it never reaches a `Serde`. A `TopicSerde` sees
-the topic and, if it asks for them, the headers: one with a schema registry needs both.
+Numbers are big-endian, as Java's serializers write them, so that one program may write a topic in
+Java and another read it in Python. Serdes with a schema registry are in `serdes/`.
 """
 
 from __future__ import annotations
 
-import json
 import struct
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
 from ottla.client.registry_error import RegistryError
+from ottla.client.serdes.json_text import read_json, write_json
+from ottla.client.serdes.json_types import maker
+from ottla.client.serialization_error import SerializationError as SerializationError
 from ottla.errors import KafkaError
 
 T = TypeVar("T")
@@ -23,50 +23,33 @@ HeaderList = list[tuple[str, bytes | None]]
 HeaderPairs = Iterable[tuple[str, bytes | None]]
 
 
-def is_infrastructure(error: Exception) -> bool:
-    """Did something fail that has nothing to do with the record: a registry, a missing package?
-
-    Who skips records that can't be read must not skip these.
-    """
-    return isinstance(error, KafkaError | RegistryError | ImportError)
-
-
-class SerializationError(ValueError):
-    """Bytes that are no such value, or a value that has no such bytes.
-
-    `schema` names the schema, if one was named: "schema id 7".
-    """
-
-    def __init__(self, message: str, schema: str = "") -> None:
-        super().__init__(message)
-        self.schema = schema
-
-
-@dataclass(slots=True, frozen=True)
 class Serde(Generic[T]):
-    """Two callables. `from_bytes` raises ValueError for bytes which it can't make sense of."""
+    """Kafka's Serializer and Deserializer in one. None is null in both directions.
 
-    to_bytes: Callable[[T], bytes]
-    from_bytes: Callable[[bytes], T]
-
-
-class TopicSerde(Generic[T]):
-    """A serde as Kafka has it: bytes may depend on the topic. None is null in both directions.
-
-    Subclass it for a format of your own, or give two callables to `TopicSerde.of`.
+    For a format of your own give two callables to `Serde.of`, or subclass: with `to_bytes` and
+    `from_bytes` if the bytes depend on the value alone, with `serialize` and `deserialize` if they
+    depend on the topic as well. A class may have all four, for speed; they must agree.
     """
 
     fixed_bytes: int | None = None
-    """How many bytes each value has, where that is so."""
+    """How many bytes every value has; None if that differs."""
 
     uses_headers: bool = False
     """Are the two methods with headers other than those without?"""
 
+    def __init_subclass__(cls) -> None:
+        """A `to_bytes` of a subclass of String counts with a topic as well."""
+        own = vars(cls)
+        if "to_bytes" in own and "serialize" not in own:
+            cls.serialize = Serde.serialize  # type: ignore[method-assign]
+        if "from_bytes" in own and "deserialize" not in own:
+            cls.deserialize = Serde.deserialize  # type: ignore[method-assign]
+
     def serialize(self, topic: str, value: T | None) -> bytes | None:
-        raise NotImplementedError
+        return None if value is None else self.to_bytes(value)
 
     def deserialize(self, topic: str, data: bytes | None) -> T | None:
-        raise NotImplementedError
+        return None if data is None else self.from_bytes(data)
 
     def serialize_with_headers(
         self, topic: str, headers: HeaderList, value: T | None
@@ -79,157 +62,175 @@ class TopicSerde(Generic[T]):
     ) -> T | None:
         return self.deserialize(topic, data)
 
-    def configured(self, settings: Mapping[str, Any], *, is_key: bool) -> TopicSerde[T]:
+    def to_bytes(self, value: T, /) -> bytes:
+        """Never called with None. SerializationError for a value that has no bytes."""
+        raise NotImplementedError(f"{type(self).__name__} has neither to_bytes nor serialize")
+
+    def from_bytes(self, data: bytes, /) -> T:
+        """Never called with None. SerializationError, or a ValueError, for other bytes."""
+        raise NotImplementedError(f"{type(self).__name__} has neither from_bytes nor deserialize")
+
+    def configured(self, settings: Mapping[str, Any], *, is_key: bool) -> Serde[T]:
         """For keys or for values, with the settings of the client; what was given before wins."""
         return self
 
     @staticmethod
-    def of(to_bytes: Callable[[T], bytes], from_bytes: Callable[[bytes], T]) -> TopicSerde[T]:
+    def of(to_bytes: Callable[[T], bytes], from_bytes: Callable[[bytes], T]) -> Serde[T]:
         return Callables(to_bytes, from_bytes)
 
 
-class Callables(TopicSerde[T]):
+class Callables(Serde[T]):
+    """What `Serde.of` gives."""
+
     def __init__(self, to_bytes: Callable[[T], bytes], from_bytes: Callable[[bytes], T]) -> None:
-        self.to_bytes = to_bytes
-        self.from_bytes = from_bytes
-
-    def serialize(self, topic: str, value: T | None) -> bytes | None:
-        return None if value is None else self.to_bytes(value)
-
-    def deserialize(self, topic: str, data: bytes | None) -> T | None:
-        return None if data is None else self.from_bytes(data)
+        self.to_bytes = to_bytes  # type: ignore[method-assign]
+        self.from_bytes = from_bytes  # type: ignore[method-assign]
 
 
-ToBytes = Serde[T] | TopicSerde[T] | type[T] | Callable[[T], bytes]
-"""What a producer takes for a serde."""
-FromBytes = Serde[T] | TopicSerde[T] | type[T] | Callable[[bytes], T]
-"""What a consumer takes for a serde."""
+def is_infrastructure(error: Exception) -> bool:
+    """Did something fail that has nothing to do with the record: a registry, a missing package?
+
+    A handler that skips records that can't be read must not skip these.
+    """
+    return isinstance(error, KafkaError | RegistryError | ImportError)
 
 
-def _same(data: bytes) -> bytes:
-    return data
+# The formats of Kafka's Serdes. Bytes and String have all four methods: half of all serdes are
+# one of them, and another call would take as long again as what they do.
 
 
-def _read_boolean(data: bytes) -> bool:
-    if data not in (b"\x00", b"\x01"):
-        raise ValueError(f"a boolean is one byte, 0 or 1, not {data!r}")
-    return data == b"\x01"
+class Bytes(Serde[bytes]):
+    def serialize(self, topic: str, value: bytes | None) -> bytes | None:
+        return value
+
+    def deserialize(self, topic: str, data: bytes | None) -> bytes | None:
+        return data
+
+    @staticmethod
+    def to_bytes(value: bytes) -> bytes:
+        return value
+
+    from_bytes = to_bytes
 
 
-def _write_json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+class String(Serde[str]):
+    to_bytes = staticmethod(str.encode)
+    from_bytes = staticmethod(bytes.decode)
+
+    def serialize(self, topic: str, value: str | None) -> bytes | None:
+        if value is None:
+            return None
+        try:
+            return value.encode()
+        except AttributeError:
+            raise SerializationError(f"String() was given {value!r}, for {topic}") from None
+
+    def deserialize(self, topic: str, data: bytes | None) -> str | None:
+        return None if data is None else data.decode()
 
 
-def _number(form: str) -> Serde[Any]:
-    number = struct.Struct(form)
+class Number(Serde[T]):
+    """`form` is the format, in struct's letters."""
+
+    form: str
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "form" in vars(cls):
+            # Closures, because looking up the struct by `self` takes as long as packing a number.
+            number = struct.Struct(cls.form)
+            cls.fixed_bytes = number.size
+            cls.to_bytes, cls.from_bytes = _packing(number)  # type: ignore[method-assign]
+
+
+def _packing(number: struct.Struct) -> tuple[Any, Any]:
+    pack, unpack, size = number.pack, number.unpack, number.size
 
     def to_bytes(value: Any) -> bytes:
         try:
-            return number.pack(value)
-        except struct.error as error:
-            raise ValueError(f"{value!r} does not fit: {error}") from None
+            return pack(value)
+        except (struct.error, OverflowError) as error:
+            raise SerializationError(f"{value!r} does not fit: {error}") from None
 
     def from_bytes(data: bytes) -> Any:
-        if len(data) != number.size:
-            raise ValueError(f"{len(data)} bytes where {number.size} were expected")
-        return number.unpack(data)[0]
+        if len(data) != size:
+            raise SerializationError(f"{len(data)} bytes where {size} were expected")
+        return unpack(data)[0]
 
-    return Serde(to_bytes, from_bytes)
-
-
-BYTES: Final[Serde[bytes]] = Serde(_same, _same)
-STRING: Final[Serde[str]] = Serde(str.encode, bytes.decode)
-JSON: Final[Serde[Any]] = Serde(_write_json, json.loads)
-LONG: Final[Serde[int]] = _number(">q")
-INTEGER: Final[Serde[int]] = _number(">i")
-SHORT: Final[Serde[int]] = _number(">h")
-DOUBLE: Final[Serde[float]] = _number(">d")
-FLOAT: Final[Serde[float]] = _number(">f")
-BOOLEAN: Final[Serde[bool]] = Serde(lambda value: b"\x01" if value else b"\x00", _read_boolean)
-UUID: Final[Serde[uuid.UUID]] = Serde(
-    lambda value: str(value).encode(), lambda data: uuid.UUID(data.decode())
-)
-
-WORDS: Final[dict[str, Serde[Any]]] = {
-    "bytes": BYTES,
-    "string": STRING,
-    "json": JSON,
-    "long": LONG,
-    "integer": INTEGER,
-    "short": SHORT,
-    "double": DOUBLE,
-    "float": FLOAT,
-    "boolean": BOOLEAN,
-    "uuid": UUID,
-}
-"""By name, for command lines. The names are those of Java's (de)serializers, and json."""
-
-_OF_TYPE: Final[dict[type, Serde[Any]]] = {
-    bytes: BYTES,
-    str: STRING,
-    int: LONG,
-    float: DOUBLE,
-    bool: BOOLEAN,
-    dict: JSON,
-    list: JSON,
-    uuid.UUID: UUID,
-}
+    return staticmethod(to_bytes), staticmethod(from_bytes)
 
 
-def _no_way_back(_: Any) -> Any:
-    raise TypeError("this serde was given as one callable, and works in one direction only")
+class Short(Number[int]):
+    form = ">h"
 
 
-def serializer_of(of: Serde[T] | type[T] | Callable[[T], bytes]) -> Callable[[T], bytes]:
-    """What a producer calls: a serde's, a type's, or the callable itself."""
-    return _serde_of(of, lambda call: Serde(call, _no_way_back)).to_bytes
+class Int(Number[int]):
+    form = ">i"
 
 
-def deserializer_of(of: Serde[T] | type[T] | Callable[[bytes], T]) -> Callable[[bytes], T]:
-    """What a consumer calls: a serde's, a type's, or the callable itself."""
-    return _serde_of(of, lambda call: Serde(_no_way_back, call)).from_bytes
+class Long(Number[int]):
+    form = ">q"
 
 
-def topic_serdes(
-    key: Any, value: Any, settings: Mapping[str, Any], *, reads: bool
-) -> tuple[TopicSerde[Any], TopicSerde[Any]] | None:
-    """Both as TopicSerdes, if one of them is: else nobody needs to know the topic."""
-    if not isinstance(key, TopicSerde) and not isinstance(value, TopicSerde):
-        return None
-    made: list[TopicSerde[Any]] = []
-    for of, is_key in ((key, True), (value, False)):
-        if isinstance(of, TopicSerde):
-            made.append(of.configured(settings, is_key=is_key))
-        elif reads:
-            made.append(Callables(_no_way_back, deserializer_of(of)))
-        else:
-            made.append(Callables(serializer_of(of), _no_way_back))
-    return made[0], made[1]
+class Float(Number[float]):
+    form = ">f"
 
 
-def serialized(
-    serdes: tuple[TopicSerde[Any], TopicSerde[Any]],
-    topic: str,
-    key: Any,
-    value: Any,
-    headers: HeaderList,
-) -> tuple[bytes | None, bytes | None]:
-    """Key and value as bytes; `headers` may change."""
-    of_key, of_value = serdes
-    return (
-        of_key.serialize_with_headers(topic, headers, key),
-        of_value.serialize_with_headers(topic, headers, value),
-    )
+class Double(Number[float]):
+    form = ">d"
 
 
-def _serde_of(of: Any, from_callable: Callable[[Any], Serde[Any]]) -> Serde[Any]:
-    if isinstance(of, Serde):
-        return of
-    if isinstance(of, type):
-        if of not in _OF_TYPE:
-            known = ", ".join(each.__name__ for each in _OF_TYPE)
-            raise TypeError(f"no serde for {of.__name__}; give one of {known}, or a Serde")
-        return _OF_TYPE[of]
-    if callable(of):
-        return from_callable(of)
-    raise TypeError(f"a serde is a Serde, a TopicSerde, a type or a callable, not {of!r}")
+class Boolean(Serde[bool]):
+    # Of one byte, but Kafka's list format does not count it among those of fixed size.
+
+    @staticmethod
+    def to_bytes(value: bool) -> bytes:
+        return b"\x01" if value else b"\x00"
+
+    @staticmethod
+    def from_bytes(data: bytes) -> bool:
+        if data not in (b"\x00", b"\x01"):
+            raise SerializationError(f"a boolean is one byte, 0 or 1, not {data!r}")
+        return data == b"\x01"
+
+
+class Uuid(Serde[uuid.UUID]):
+    fixed_bytes = 36
+
+    @staticmethod
+    def to_bytes(value: uuid.UUID) -> bytes:
+        return str(value).encode()
+
+    @staticmethod
+    def from_bytes(data: bytes) -> uuid.UUID:
+        return uuid.UUID(data.decode())
+
+
+class Json(Serde[T]):
+    """JSON text. With a dataclass: its fields; names that it does not have are passed over.
+
+    Fields may be dataclasses themselves, lists and dicts of them, times, UUIDs and enums. NaN and
+    infinity become null, because JSON has no such numbers.
+    """
+
+    to_bytes = staticmethod(write_json)
+
+    def __init__(self, of: type[T] | None = None) -> None:
+        self.type = of
+        self._make = None if of is None else maker(of)
+
+    def from_bytes(self, data: bytes, /) -> T:
+        value = read_json(data)
+        return cast(T, value if self._make is None or value is None else self._make(value))
+
+
+BYTES: Final = Bytes()
+STRING: Final = String()
+JSON: Final[Json[Any]] = Json()
+LONG: Final = Long()
+INTEGER: Final = Int()
+SHORT: Final = Short()
+DOUBLE: Final = Double()
+FLOAT: Final = Float()
+BOOLEAN: Final = Boolean()
+UUID: Final = Uuid()

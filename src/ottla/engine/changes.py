@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ottla.client.serde import Serde, SerializationError
 from ottla.engine.records import Change
-from ottla.engine.serdes import Serde, SerializationError
 
 OLD, NEW, BOTH = 0, 1, 2
 

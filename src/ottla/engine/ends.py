@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ottla.client.serde import Serde
 from ottla.engine.failures import StreamsError
 from ottla.engine.graph import (
     Repartition,
@@ -18,7 +19,7 @@ from ottla.engine.graph import (
 )
 from ottla.engine.processors import Deliver, to_all
 from ottla.engine.records import AnyRecord, Input, Output, Record
-from ottla.engine.serdes import Serde, SessionWindowed, TimeWindowed
+from ottla.engine.serdes import SessionWindowed, TimeWindowed
 from ottla.engine.subtopologies import SubTopology
 from ottla.rows.java.murmur2 import partition_of
 

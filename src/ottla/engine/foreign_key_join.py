@@ -20,11 +20,11 @@ from enum import IntEnum
 from hashlib import blake2b
 from typing import Any, Final
 
+from ottla.client.serde import Serde
 from ottla.engine.graph import internal_topic
 from ottla.engine.observing import drop_null
 from ottla.engine.processors import Context, Processor
 from ottla.engine.records import Change, Record, ValueAndTimestamp
-from ottla.engine.serdes import Serde
 from ottla.engine.stores import TimestampedKeyValueStore
 from ottla.engine.views import View
 

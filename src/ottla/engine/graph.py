@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ottla.client.serde import Serde
 from ottla.engine.processors import Processor
 from ottla.engine.records import AnyRecord
 from ottla.engine.serde_config import SerdeConfig
-from ottla.engine.serdes import Serde
 from ottla.engine.stores import StoreSpec
 
 Supplier = Callable[[], Processor[Any, Any]]

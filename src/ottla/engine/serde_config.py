@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.engine.serdes import Serde
+from ottla.client.serde import Serde
 
 
 class SerdeConfig:

@@ -17,12 +17,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar, cast
 
+from ottla.client.serde import Serde
 from ottla.engine.cells import Cells as Cells
 from ottla.engine.cells import DictCells as DictCells
 from ottla.engine.records import ValueAndTimestamp, Window, Windowed
 from ottla.engine.segments import TIME_MAX, Segments
 from ottla.engine.serde_config import SerdeConfig
-from ottla.engine.serdes import BOUNDS, LONG, Serde
+from ottla.engine.serdes import BOUNDS, LONG
 
 K = TypeVar("K")
 V = TypeVar("V")

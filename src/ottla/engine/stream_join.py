@@ -17,12 +17,12 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, Final
 
+from ottla.client.serde import Serde
 from ottla.engine.observing import drop_null
 from ottla.engine.processors import Context, Processor
 from ottla.engine.records import AnyRecord, Record
 from ottla.engine.segments import TIME_MAX
 from ottla.engine.serde_config import SerdeConfig
-from ottla.engine.serdes import Serde
 from ottla.engine.stores import KeyValueStore, WindowStore
 from ottla.engine.windows import JoinWindows
 

@@ -17,12 +17,12 @@ from enum import Enum
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
+from ottla.client.serde import Serde
 from ottla.engine.failures import StreamsError
 from ottla.engine.observing import Observed
 from ottla.engine.processors import Context, Processor
 from ottla.engine.records import Change, Headers, Record, ValueAndTimestamp
 from ottla.engine.segments import TIME_MAX
-from ottla.engine.serdes import Serde
 from ottla.engine.stores import KeyValueStore
 from ottla.engine.views import Getter, View
 

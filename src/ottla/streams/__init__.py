@@ -5,9 +5,24 @@ No file here but those in run/ imports pyspark: a topology is built, tested and 
 
 from typing import TYPE_CHECKING, Any
 
+from ottla.client.serde import (
+    Boolean,
+    Bytes,
+    Double,
+    Float,
+    Int,
+    Json,
+    Long,
+    Serde,
+    SerializationError,
+    Short,
+    String,
+    Uuid,
+)
 from ottla.client.serdes.avro import Avro
 from ottla.client.serdes.generic_values import GenericRecord
 from ottla.client.serdes.json_schema import JsonSchema
+from ottla.client.serdes.lists import List
 from ottla.client.serdes.protobuf import Protobuf
 from ottla.engine.failures import (
     Failure,
@@ -32,24 +47,7 @@ from ottla.engine.records import (
     Window,
     Windowed,
 )
-from ottla.engine.serdes import (
-    Boolean,
-    Bytes,
-    Double,
-    Float,
-    Int,
-    Json,
-    List,
-    Long,
-    Pickle,
-    Serde,
-    SerializationError,
-    SessionWindowed,
-    Short,
-    String,
-    TimeWindowed,
-    Uuid,
-)
+from ottla.engine.serdes import Pickle, SessionWindowed, TimeWindowed
 from ottla.engine.stores import (
     KeyValueStore,
     SessionStore,

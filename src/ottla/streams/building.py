@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+from ottla.client.serde import Serde
 from ottla.engine.graph import (
     Graph,
     Node,
@@ -18,7 +19,7 @@ from ottla.engine.graph import (
     Supplier,
     TopologyError,
 )
-from ottla.engine.serdes import Pickle, Serde
+from ottla.engine.serdes import Pickle
 from ottla.engine.stateless import Pass, WithKey
 from ottla.engine.stores import StoreKind, StoreSpec
 

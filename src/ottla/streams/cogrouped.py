@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ottla.client.serde import Serde
 from ottla.engine.aggregates import Aggregate
 from ottla.engine.records import Windowed
-from ottla.engine.serdes import Serde
 from ottla.engine.stateless import Pass
 from ottla.engine.stores import StoreSpec
 from ottla.engine.views import TableOperation, View

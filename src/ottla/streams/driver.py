@@ -16,10 +16,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ottla.client.serde import Bytes, Serde
 from ottla.engine.cells import DictCells
 from ottla.engine.failures import OnFailure, fail
 from ottla.engine.records import Headers, Input, Output
-from ottla.engine.serdes import Bytes, Serde
 from ottla.engine.stores import (
     AnyStore,
     KeyValueStore,

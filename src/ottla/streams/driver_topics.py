@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ottla.client.serde import serialized
+from ottla.client.serde import Serde
+from ottla.client.serde_arguments import serialized
 from ottla.engine.records import AnyRecord, Headers, Output, Record
-from ottla.engine.serdes import Serde
 
 Pipe = Callable[[str, bytes | None, bytes | None, int, Headers], None]
 

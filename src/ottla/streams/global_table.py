@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
+from ottla.client.serde import Serde
 from ottla.engine.cells import Cells
 from ottla.engine.graph import GlobalTable
 from ottla.engine.records import AnyRecord, Input, Record
-from ottla.engine.serdes import Serde
 from ottla.engine.stores import AnyStore, TimestampedKeyValueStore
 from ottla.streams.building import Builder
 

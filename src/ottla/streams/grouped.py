@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ottla.client.serde import Long, Serde
 from ottla.engine.aggregates import (
     Aggregate,
     AggregateTable,
@@ -17,7 +18,6 @@ from ottla.engine.aggregates import (
 )
 from ottla.engine.changes import Changed
 from ottla.engine.graph import Repartition
-from ottla.engine.serdes import Long, Serde
 from ottla.engine.stores import StoreSpec
 from ottla.engine.views import TableOperation
 from ottla.engine.windows import AggregateWindows

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
+from ottla.client.serde import Serde
 from ottla.engine.graph import Partitioner, Sink, Supplier
 from ottla.engine.records import AnyRecord
-from ottla.engine.serdes import Serde
 from ottla.engine.stateless import (
     Filter,
     FixedKeys,

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ottla.client.serde import Bytes, Serde
+from ottla.client.serdes.lists import List
 from ottla.engine.calls import with_key
 from ottla.engine.graph import TopologyError
-from ottla.engine.serdes import Bytes, List, Serde
 from ottla.engine.stateless import Pass
 from ottla.engine.stores import StoreKind, StoreSpec
 from ottla.engine.stream_join import (

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Unpack
 
+from ottla.client.serde import Bytes, Serde
 from ottla.engine.graph import TopologyError
 from ottla.engine.processors import Processor
-from ottla.engine.serdes import Bytes, Serde
 from ottla.engine.stores import StoreKind, StoreSpec
 from ottla.engine.suppression import Suppress, Suppressed, SuppressedView, WhenFull
 from ottla.engine.views import TableOperation, View

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ottla.engine.serdes import Serde
+from ottla.client.serde import Serde
 from ottla.engine.stateless import NewValue
 from ottla.engine.stores import StoreSpec
 from ottla.engine.suppression import Suppressed

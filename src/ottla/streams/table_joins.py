@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ottla.client.serde import Bytes, Serde
 from ottla.engine.calls import with_key
 from ottla.engine.foreign_key_join import (
     CombinedKeys,
@@ -21,7 +22,6 @@ from ottla.engine.foreign_key_join import (
 from ottla.engine.graph import Repartition
 from ottla.engine.processors import Context, Processor
 from ottla.engine.records import AnyRecord
-from ottla.engine.serdes import Bytes, Serde
 from ottla.engine.stores import StoreKind, StoreSpec
 from ottla.engine.table_join import Joiner, Needs, TableJoin, by_key, joined_view
 from ottla.engine.table_steps import SourceTable, Stored

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+from ottla.client.serde import Bytes, Serde
 from ottla.engine.calls import with_context
 from ottla.engine.graph import (
     GlobalTable,
@@ -22,7 +23,6 @@ from ottla.engine.graph import (
     TopologyError,
 )
 from ottla.engine.records import AnyRecord
-from ottla.engine.serdes import Bytes, Serde
 from ottla.engine.stores import StoreKind, StoreSpec
 from ottla.engine.table_steps import SourceTable
 from ottla.streams.building import Builder

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ottla.client.serde import Long, Serde
 from ottla.engine.aggregates import counted, zero
 from ottla.engine.records import Windowed
-from ottla.engine.serdes import Long, Serde, SessionWindowed, TimeWindowed
+from ottla.engine.serdes import SessionWindowed, TimeWindowed
 from ottla.engine.stores import StoreKind, StoreSpec
 from ottla.engine.window_aggregates import Aggregation
 from ottla.engine.window_operations import WindowedAggregate

@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from ottla.client.serde import Long, String
 from ottla.engine.graph import Graph, ProcessorNode, Sink, Source
 from ottla.engine.packed_rows import input_rows
 from ottla.engine.processors import Context, Processor, PunctuationType
 from ottla.engine.records import Input, Record, ValueAndTimestamp
-from ottla.engine.serdes import Long, String
 from ottla.engine.stores import StoreKind, StoreSpec
 from ottla.engine.subtopologies import subtopologies
 from ottla.engine.task_plan import TaskPlan

@@ -12,7 +12,7 @@ from ottla.cli.kafka.offsets_topic import commit_json, group_json
 from ottla.cli.kafka.options import Option, Options
 from ottla.cli.kafka.record_formats import GROUPS, SHARE_STATES, TRANSACTIONS, record_json
 from ottla.cli.kafka.tool import ToolError, run
-from ottla.client.serde import WORDS
+from ottla.client.serde_arguments import WORDS
 from ottla.records.record import Record
 from ottla.storage import dump
 from ottla.storage.checkpoints import DamagedError

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Final, Protocol
 from ottla.cli.extras import need
 from ottla.cli.kafka.tool import ToolError
 from ottla.client.record import Record
-from ottla.client.serde import WORDS
+from ottla.client.serde_arguments import WORDS
 
 _PACKAGE: Final = "org.apache.kafka.tools.consumer."
 _SERIALIZATION: Final = "org.apache.kafka.common.serialization."

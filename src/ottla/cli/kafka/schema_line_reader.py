@@ -11,7 +11,7 @@ from ottla.cli.kafka.line_reader import Headers, LineReader
 from ottla.cli.kafka.schema_json import SchemaJson, SchemaJsons, explained, is_true
 from ottla.cli.kafka.tool import ToolError
 from ottla.client.schema_registry import RegisteredSchema
-from ottla.client.serde import WORDS
+from ottla.client.serde_arguments import WORDS
 from ottla.schemas.framing import KEY_HEADER, VALUE_HEADER, with_guid, with_id
 from ottla.schemas.schema_types import Reference
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, TypeVar
 
 from ottla.client.registry_error import RegistryError
-from ottla.client.serde import HeaderList, HeaderPairs, SerializationError, TopicSerde
+from ottla.client.serde import HeaderList, HeaderPairs, Serde, SerializationError
 from ottla.client.serdes.contract_rules import WRITE, ContractRule, RuleSteps, domain_rules
 from ottla.client.serdes.generic_values import GENERIC, CarriedSchema
 from ottla.client.serdes.read_plan import Convert, ReadPlan, read_plan, subject_of
@@ -73,7 +73,7 @@ class RecordReader:
     schema: str
 
 
-class RegistrySerde(TopicSerde[T]):
+class RegistrySerde(Serde[T]):
     """`of` is a dataclass, a Pydantic model or a message class; `schema` is a text.
 
     `registry` is a URL or an `ottla.client.schema_registry.SchemaRegistry`; without it

@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.client.serde import Bytes
 from ottla.engine.aggregates import Aggregate as StreamAggregate
 from ottla.engine.aggregates import AggregateTable
 from ottla.engine.changes import Changed
-from ottla.engine.serdes import Bytes, SessionWindowed
+from ottla.engine.serdes import SessionWindowed
 from ottla.engine.stores import StoreKind, StoreSpec
 from ottla.engine.suppression import Suppress, Suppressed
 from ottla.engine.table_steps import SelectTableKey

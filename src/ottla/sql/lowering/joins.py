@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.client.serde import Bytes, Serde
+from ottla.client.serdes.lists import List
 from ottla.engine.foreign_key_join import (
     CombinedKeys,
     Look,
@@ -18,7 +20,7 @@ from ottla.engine.foreign_key_join import (
 )
 from ottla.engine.graph import Repartition
 from ottla.engine.records import Windowed
-from ottla.engine.serdes import Bytes, List, Serde, SessionWindowed
+from ottla.engine.serdes import SessionWindowed
 from ottla.engine.stateless import Pass
 from ottla.engine.stores import StoreKind, StoreSpec
 from ottla.engine.stream_join import JoinWindow, StreamJoin, Unjoined

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
+from ottla.client.serde import Serde
 from ottla.engine.graph import Graph, Node, ProcessorNode, Repartition, Sink, Source, Supplier
 from ottla.engine.records import Windowed
-from ottla.engine.serdes import Serde
 from ottla.engine.stores import StoreKind, StoreSpec
 from ottla.engine.subtopologies import node_groups
 from ottla.rows.java.murmur2 import partition_of

@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Any, Final
 
 from ottla.client.schema_registry import SchemaRegistry
+from ottla.client.serde import Serde
 from ottla.engine.records import Window, Windowed
-from ottla.engine.serdes import Serde
 from ottla.rows.formats.half import Half, half_of
 from ottla.rows.formats.registered import registry_of
 from ottla.rows.formats.windows import WindowKeys
