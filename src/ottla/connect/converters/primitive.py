@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from ottla.client.serde import (
+    BOOLEAN,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    LONG,
+    SHORT,
+    Serde,
+    SerializationError,
+)
 from ottla.connect.config import ConfigDef, ConfigType, Importance, Width
 from ottla.connect.converters.converter import Converter, SchemaAndValue, converter_config
 from ottla.connect.data import (
@@ -87,20 +96,21 @@ class BooleanConverter(Converter):
             raise DataException(
                 f"BooleanConverter is not compatible with objects of type {type(value).__name__}"
             )
-        return b"\x01" if value else b"\x00"
+        return BOOLEAN.to_bytes(value)
 
     def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
         if data is None:
             return OPTIONAL_BOOLEAN_SCHEMA, None
-        if data not in (b"\x00", b"\x01"):
-            raise DataException("Failed to deserialize boolean: ")
-        return OPTIONAL_BOOLEAN_SCHEMA, data == b"\x01"
+        try:
+            return OPTIONAL_BOOLEAN_SCHEMA, BOOLEAN.from_bytes(data)
+        except SerializationError as error:
+            raise DataException("Failed to deserialize boolean: ") from error
 
 
 class NumberConverter(Converter):
     """A number of a fixed width, big endian, as Kafka's serializers write it."""
 
-    layout: ClassVar[struct.Struct]
+    serde: ClassVar[Serde[Any]]
     type_name: ClassVar[str]
     schema: ClassVar[Schema]
     kinds: ClassVar[tuple[type, ...]] = (int,)
@@ -115,39 +125,39 @@ class NumberConverter(Converter):
                 f"Failed to serialize to {self.type_name} (was {type(value).__name__}): "
             )
         try:
-            return self.layout.pack(value)
-        except (struct.error, OverflowError) as error:
+            return self.serde.to_bytes(value)
+        except SerializationError as error:
             raise DataException(f"Failed to serialize to {self.type_name}: ") from error
 
     def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
         if data is None:
             return self.schema, None
         try:
-            return self.schema, self.layout.unpack(data)[0]
-        except struct.error as error:
+            return self.schema, self.serde.from_bytes(data)
+        except SerializationError as error:
             raise DataException(f"Failed to deserialize {self.type_name}: ") from error
 
 
 class ShortConverter(NumberConverter):
-    layout = struct.Struct(">h")
+    serde = SHORT
     type_name = "short"
     schema = OPTIONAL_INT16_SCHEMA
 
 
 class IntegerConverter(NumberConverter):
-    layout = struct.Struct(">i")
+    serde = INTEGER
     type_name = "integer"
     schema = OPTIONAL_INT32_SCHEMA
 
 
 class LongConverter(NumberConverter):
-    layout = struct.Struct(">q")
+    serde = LONG
     type_name = "long"
     schema = OPTIONAL_INT64_SCHEMA
 
 
 class FloatConverter(NumberConverter):
-    layout = struct.Struct(">f")
+    serde = FLOAT
     type_name = "float"
     schema = OPTIONAL_FLOAT32_SCHEMA
     kinds = (float, int)
@@ -158,7 +168,7 @@ class FloatConverter(NumberConverter):
 
 
 class DoubleConverter(NumberConverter):
-    layout = struct.Struct(">d")
+    serde = DOUBLE
     type_name = "double"
     schema = OPTIONAL_FLOAT64_SCHEMA
     kinds = (float, int)
