@@ -13,7 +13,6 @@ MINUTE_S = 60
 CASES = "ksqldb-functional-tests/src/test/resources/query-validation-tests"
 MORE = "it is refused by ksqlDB, and done here: docs/sql.md, where it differs from ksqlDB"
 WINDOWED_KEYS = "windowed keys by two schemas have other bytes, and are not repartitioned"
-DIGITS = "the last digits of a double, which Java's StrictMath and the order of sums decide"
 
 
 def ksqldb(run: Run, left_out: dict[str, str]) -> list[Step]:
@@ -40,13 +39,11 @@ KSQLDB = Suite(
         Known("(greatest|least) - test implicit casting to long", MORE),
         Known("(average|correlation|stddev_samp|stddev_sample) - DELIMITED", MORE),
         Known("field names incompatible with avro", MORE),
-        Known("correlation udaf with table", DIGITS),
         Known("reduce map with double", "the order of entries in Java's HashMap"),
         Known("new planner", "a planner of ksqlDB that is off unless a property turns it on"),
         Known("min date group by valid", "a date that Python does not have, 5.8 million years ago"),
         Known("matching time-windowed - SR-enabled", WINDOWED_KEYS),
         Known("protobuf - should not filter out bytes", "BYTES without value are empty, not NULL"),
-        Known("insert-into - implicitly casts", "INSERT INTO widens, and takes no digits away"),
         Known(
             "VALUE_SCHEMA_ID with compound types and default value$",
             "a field without default whose column is NULL",

@@ -108,6 +108,28 @@ def test_the_way_to_the_rows(where: str, way: Any) -> None:
     assert [row[0] for row in found] == [row[0] for row in checked.rows(Seen(ROWS, ["ID"]))]
 
 
+@pytest.mark.parametrize(
+    ("where", "layout", "expected"),
+    [
+        ("ID > 'a'", LAYOUT, True),
+        ("'a' <= ID", LAYOUT, True),
+        ("ID > 'a' AND I > 1", LAYOUT, True),
+        ("ID > 'a' AND ID < 'c'", LAYOUT, False),
+        ("ID <> 'a'", LAYOUT, False),
+        ("ID > S", LAYOUT, False),
+        ("ID < 'a' OR ID > 'c'", LAYOUT, False),
+        ("I > 1", LAYOUT, False),
+        ("A > 1", TWO_KEYS, False),
+        ("B > 'x'", TWO_KEYS, False),
+        ("ID > 'a'", WINDOWED, False),
+    ],
+)
+def test_what_is_a_range_scan(where: str, layout: Layout, expected: bool) -> None:
+    pull = planned(f"SELECT * FROM T WHERE {where}", layout)
+    assert pull is not None
+    assert pull.is_range_scan is expected
+
+
 def test_keys_of_two_columns() -> None:
     rows = [{"A": a, "B": b, "V": a, **HIDDEN} for a in range(3) for b in "xy"]
 

@@ -57,7 +57,8 @@ class Rows(Protocol):
 class SimplePull:
     """`keys`: those to look up; None: others have to be looked at, all those that `chosen` says.
 
-    LIMIT gives the first ones in the order of keys.
+    LIMIT gives the first ones in the order of keys. `is_range_scan`: ksqlDB takes it for a range of
+    keys, which is allowed even where scans of tables are not.
     """
 
     columns: tuple[Column, ...]
@@ -67,6 +68,7 @@ class SimplePull:
     keys: tuple[tuple[Any, ...], ...] | None = None
     key_names: tuple[str, ...] = ()
     chosen: Holds | None = None
+    is_range_scan: bool = False
     bounds: Bounds = field(default=ANY)
 
     def rows(self, table: Rows) -> list[tuple[Any, ...]]:
@@ -198,7 +200,20 @@ def _with_way(
         for each in own[1:]:
             whole = exp.And(this=whole.copy(), expression=each.copy())
         chosen = _holds(whole, scope)
-    return replace(pull, chosen=chosen, bounds=bounds)
+    is_range_scan = _is_range_scan(parts, layout)
+    return replace(pull, chosen=chosen, is_range_scan=is_range_scan, bounds=bounds)
+
+
+def _is_range_scan(parts: Sequence[exp.Expression], layout: Layout) -> bool:
+    """As in ksqlDB: one comparison of a key that is one STRING, in a table without windows."""
+    key = layout.schema.key
+    if layout.windowed or len(key) != 1 or key[0].type.kind is not Kind.STRING:
+        return False
+    own = [each for each in parts if key[0].name in _columns(each)]
+    if len(own) != 1 or type(own[0]) not in RANGE_COMPARISONS:
+        return False
+    sides = (own[0].this, own[0].expression)
+    return any(isinstance(each, exp.Column) for each in sides) and any(map(_is_constant, sides))
 
 
 def conjuncts(node: exp.Expression) -> Iterator[exp.Expression]:
@@ -327,6 +342,7 @@ def _window_comparisons(
                     yield column.name, kind, int(_constant_beside(value, column, scope))
 
 
+RANGE_COMPARISONS: Final = (exp.LT, exp.LTE, exp.GT, exp.GTE)
 MIRRORED: Final[dict[type[exp.Expression], type[exp.Expression]]] = {
     exp.EQ: exp.EQ,
     exp.LT: exp.GT,

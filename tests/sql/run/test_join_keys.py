@@ -71,3 +71,14 @@ def test_a_push_query_counts_all_rows(shop: Shop) -> None:
     rows = [query.next(240) for _ in range(2)]
     query.close()
     assert [row.values for row in rows if row] == [(1, 1), (2, 3)]
+
+
+def test_a_push_query_counts_windows_of_a_stream_without_key(shop: Shop) -> None:
+    """Its rows go to no topic: the format NONE of their keys is never asked for bytes."""
+    shop.run("CREATE STREAM w (v INT) WITH (KAFKA_TOPIC='w', VALUE_FORMAT='JSON', PARTITIONS=1);")
+    shop.insert("w", (None, {"v": 7}, 1), (None, {"v": 7}, 2), (None, {"v": 7}, 1001))
+    sql = "SELECT v, COUNT(*) FROM w WINDOW TUMBLING (SIZE 1 SECOND) GROUP BY v EMIT CHANGES;"
+    query = shop.pushed(sql, **EARLIEST)
+    rows = [query.next(240) for _ in range(3)]
+    query.close()
+    assert [row.values for row in rows if row] == [(7, 1), (7, 2), (7, 1)]

@@ -186,9 +186,10 @@ class Lowering:
         layout = output.layout
         key: Serde[Any] = RowKey(layout, self._registry)
         value: Serde[Any] = RowValue(layout, self._registry)
-        if not output.topic:
-            key = value = Packed()
         partitioner = WindowedPartitioner(layout, self._registry) if layout.windowed else None
+        if not output.topic:  # rows of a push query: no topic, so no format and no partitions
+            key = value = Packed()
+            partitioner = None
         name = f"{stage.step}-sink"
         self.graph.add(Sink(name, output.topic or PUSH, key, value, [node], partitioner))
 

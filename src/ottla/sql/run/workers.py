@@ -268,15 +268,14 @@ def _is_scalable(plan: Plan, catalog: Catalog, properties: Mapping[str, str]) ->
 
 
 def _check_scan(pull: SimplePull, properties: Mapping[str, str]) -> None:
-    """A range of keys is no scan of the table, unless it is said to be one."""
+    """A range scan is no table scan, unless range scans are disabled as well."""
     off = [
         each for each in (TABLE_SCANS, RANGE_SCANS) if properties.get(each, "").lower() == "false"
     ]
-    ranges = pull.chosen is not None and RANGE_SCANS not in off
+    ranges = pull.is_range_scan and RANGE_SCANS not in off
     if pull.keys is None and not ranges and TABLE_SCANS in off:
         raise SqlError(
-            "WHERE clause missing key columns, and table scans are disabled:"
-            f" {TABLE_SCANS} is false.",
+            f"Query requires table scan to be enabled: {TABLE_SCANS} is false.",
             remedy=f"Give the key in the WHERE clause, or SET '{TABLE_SCANS}'='true';",
         )
 
