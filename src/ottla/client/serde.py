@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar, cast
 
 from ottla.client.registry_error import RegistryError
@@ -33,6 +33,9 @@ class Serde(Generic[T]):
 
     fixed_bytes: int | None = None
     """How many bytes every value has; None if that differs."""
+
+    immutable: bool = False
+    """Nobody changes what `deserialize` gives: the same object may be given to several."""
 
     uses_headers: bool = False
     """Are the two methods with headers other than those without?"""
@@ -61,6 +64,13 @@ class Serde(Generic[T]):
         self, topic: str, headers: HeaderPairs, data: bytes | None
     ) -> T | None:
         return self.deserialize(topic, data)
+
+    def deserialize_batch(
+        self, topic: str, data: Sequence[bytes | None]
+    ) -> Sequence[T | None] | None:
+        """The same as `deserialize` of each, where a format reads many values faster than one by
+        one. None: it does not, or one of them can't be read."""
+        return None
 
     def to_bytes(self, value: T, /) -> bytes:
         """Never called with None. SerializationError for a value that has no bytes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -46,6 +46,19 @@ class Entry:
         key = self.key.deserialize_with_headers(topic, headers, row.key)
         value = self.value.deserialize_with_headers(topic, headers, row.value)
         return Record(key, value, row.timestamp, headers)
+
+    def records(self, rows: Sequence[Input]) -> list[AnyRecord] | None:
+        """All of one topic, read at once; None if they must be read one by one."""
+        if self.reads_headers:
+            return None
+        topic = rows[0][0]
+        keys = self.key.deserialize_batch(topic, [row[4] for row in rows])
+        if keys is None:
+            return None
+        values = self.value.deserialize_batch(topic, [row[5] for row in rows])
+        if values is None:
+            return None
+        return list(map(Record, keys, values, [row[3] for row in rows], [row[6] for row in rows]))
 
     def negative(self, row: Input) -> None:
         """Kafka drops a record that its extractor gave such a time, and fails without extractor."""

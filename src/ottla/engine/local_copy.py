@@ -26,8 +26,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.engine.cells import SortedKeys
+from ottla.engine.cells import SortedKeys, behind_time
 from ottla.engine.failures import StreamsError
+from ottla.engine.serdes import LONG
 from ottla.engine.state_file import Change
 
 if TYPE_CHECKING:
@@ -228,6 +229,13 @@ class DiskCells:
         for each in keys[place:]:
             if (put := fresh.get(each)) is not None:
                 yield each, put
+
+    def under(
+        self, stem: bytes, behind: int, first_ms: int, last_ms: int
+    ) -> list[tuple[bytes, bytes]]:
+        size = len(stem) + behind  # longer keys may begin with the same bytes
+        found = self.range(stem + LONG.pack(first_ms), behind_time(stem, last_ms))
+        return [cell for cell in found if len(cell[0]) == size and cell[0].startswith(stem)]
 
     def size(self) -> int:
         found = self._db.property_int_value("rocksdb.estimate-num-keys")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from heapq import heapify, heappop, heappush
-from itertools import groupby
-from operator import attrgetter, itemgetter
+from itertools import accumulate, chain, groupby
+from operator import itemgetter
 from typing import Final
 
 from ottla.engine.records import Input
@@ -13,11 +12,10 @@ from ottla.engine.records import Input
 # Of an Input, by their places: nothing is called for each row then.
 _origin_topic_partition: Final = itemgetter(8, 0, 1)
 _offset_and_turn: Final = itemgetter(2, 7)
+_timestamp: Final = itemgetter(3)
 
 
-def in_order(
-    rows: Iterable[Input], time_of: Callable[[Input], int] = attrgetter("timestamp")
-) -> list[Input]:
+def in_order(rows: Iterable[Input], time_of: Callable[[Input], int] = _timestamp) -> list[Input]:
     """As Kafka's tasks take records: each partition in order, of all first ones the oldest."""
     lanes: dict[tuple[str, int], list[Input]] = {}
     for (origin, topic, partition), some in groupby(rows, _origin_topic_partition):
@@ -27,13 +25,8 @@ def in_order(
     if len(lanes) == 1:
         return next(iter(lanes.values()))
     ordered = [lanes[name] for name in sorted(lanes)]
-    heads = [(time_of(lane[0]), number, 0) for number, lane in enumerate(ordered)]
-    heapify(heads)
-    merged: list[Input] = []
-    while heads:
-        _, number, place = heappop(heads)
-        lane = ordered[number]
-        merged.append(lane[place])
-        if place + 1 < len(lane):
-            heappush(heads, (time_of(lane[place + 1]), number, place + 1))
-    return merged
+    # Of the first records of all lanes the oldest comes next. A record that is older than one
+    # before it in its lane follows that one at once: it counts as if it were as late.
+    late_as = [moment for lane in ordered for moment in accumulate(map(time_of, lane), max)]
+    rows_of_all = list(chain.from_iterable(ordered))
+    return [rows_of_all[place] for place in sorted(range(len(late_as)), key=late_as.__getitem__)]

@@ -6,7 +6,6 @@ and `with_timestamp` make a new one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 K = TypeVar("K")
@@ -17,12 +16,28 @@ V2 = TypeVar("V2")
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
-@dataclass(slots=True)
 class Record(Generic[K, V]):
-    key: K
-    value: V
-    timestamp: int
-    headers: Headers = ()
+    # No dataclass, because mypyc leaves its constructor to the interpreter.
+    __slots__ = ("headers", "key", "timestamp", "value")
+    __match_args__ = ("key", "value", "timestamp", "headers")
+
+    def __init__(self, key: K, value: V, timestamp: int, headers: Headers = ()) -> None:
+        self.key = key
+        self.value = value
+        self.timestamp = timestamp
+        self.headers = headers
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Record):
+            return NotImplemented
+        mine = (self.key, self.value, self.timestamp, self.headers)
+        return mine == (other.key, other.value, other.timestamp, other.headers)
+
+    def __repr__(self) -> str:
+        return (
+            f"Record(key={self.key!r}, value={self.value!r}, timestamp={self.timestamp!r},"
+            f" headers={self.headers!r})"
+        )
 
     def with_key(self, key: K2) -> Record[K2, V]:
         return Record(key, self.value, self.timestamp, self.headers)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from ottla.engine.cells import TIME_MAX as TIME_MAX
 from ottla.engine.cells import Cells
 from ottla.engine.serdes import LONG
 
 SEGMENT_MS_MIN: Final = 60_000  # as in Kafka
-TIME_MAX: Final = 2**63 - 1
 
 
 class Segments:
@@ -89,7 +89,7 @@ class Segments:
 
     def _walk(self) -> dict[int, set[bytes]]:
         segments: dict[int, set[bytes]] = {}
-        for cell, _ in self._cells.range(None, None):
+        for cell, _ in self._cells.items():
             (time_ms,) = LONG.unpack_from(cell, len(cell) - self._from_end)
             segments.setdefault(time_ms // self._segment_ms, set()).add(cell)
         return segments

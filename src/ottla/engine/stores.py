@@ -30,6 +30,8 @@ V = TypeVar("V")
 
 PLACE: Final = struct.Struct(">qi")  # behind the key of a window store: start, number
 NUMBER_MAX: Final = 2**31 - 1
+READ_BEFORE_MAX: Final = 50_000
+"""Values that a store keeps beside their bytes."""
 _timestamp: Final = LONG.unpack_from
 _eight_bytes: Final = LONG.pack
 
@@ -259,13 +261,31 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):
         super().__init__(spec, cells, topic)
         self._write_value = spec.value.serialize
         self._read_value = spec.value.deserialize
+        self._read_before: dict[bytes, tuple[bytes, V]] | None = None
+        if spec.value.immutable and not cells.on_disk:
+            self._read_before = {}
 
     def put_value(self, key: K, value: V | None, timestamp: int) -> None:
         self.write(self.key_bytes(key), value, timestamp)
 
     def value(self, key: K) -> V | None:
-        found = self.read(self.key_bytes(key))
-        return None if found is None else found[0]
+        cell = self.key_bytes(key)
+        known = self._read_before
+        if known is None:
+            found = self.read(cell)
+            return None if found is None else found[0]
+        data = self._get(cell)
+        if data is None:
+            return None
+        # As long as the cell has the very same bytes, its value is the one that was read before.
+        before = known.get(cell)
+        if before is not None and before[0] is data:
+            return before[1]
+        value = cast(V, self._read_value(self.topic, data[8:]))
+        if len(known) >= READ_BEFORE_MAX:
+            known.clear()
+        known[cell] = (data, value)
+        return value
 
     def read(self, cell: bytes) -> tuple[V, int] | None:
         """By what `key_bytes` gives; value and timestamp."""
@@ -304,6 +324,7 @@ class WindowStore(Generic[K, V]):
         self._read_value = spec.value.deserialize
         self._get_cell = cells.get
         self._put_cell = cells.put
+        self._under = cells.under
 
     def key_bytes(self, key: K) -> bytes:
         data = self._write_key(self.topic, key)
@@ -325,7 +346,7 @@ class WindowStore(Generic[K, V]):
         cell = self.key_bytes(key) + PLACE.pack(start, self._number)
         data = self._value.serialize(self.topic, value)
         self._segments.note(cell, start, present=data is not None)
-        self.cells.put(cell, data)
+        self._put_cell(cell, data)
 
     def get(self, key: K, start: int) -> V | None:
         """Of the window that began then; not for stores that keep duplicates."""
@@ -353,16 +374,26 @@ class WindowStore(Generic[K, V]):
         self, key: K, start_min: int = 0, start_max: int = TIME_MAX, *, reverse: bool = False
     ) -> Iterator[tuple[int, V]]:
         """Starts and values, oldest first."""
-        prefix = self.key_bytes(key)
-        size = len(prefix) + PLACE.size
-        first = prefix + PLACE.pack(max(start_min, self._segments.oldest_ms, 0), 0)
-        cells: Iterable[tuple[bytes, bytes]] = self.cells.range(
-            first, _behind(prefix, min(start_max, self._segments.newest_ms))
-        )
-        for cell, data in reversed(list(cells)) if reverse else cells:
-            if len(cell) == size and cell.startswith(prefix):
-                start = PLACE.unpack_from(cell, len(prefix))[0]
-                yield start, cast(V, self._value.deserialize(self.topic, data))
+        cells = self._cells_of(self.key_bytes(key), start_min, start_max)
+        if reverse:
+            cells.reverse()
+        return iter([self._start_and_value(cell, data) for cell, data in cells])
+
+    def fetch_all(self, key: K, start_min: int, start_max: int) -> list[tuple[int, V]]:
+        """The same as a list."""
+        cells = self._cells_of(self.key_bytes(key), start_min, start_max)
+        return [self._start_and_value(cell, data) for cell, data in cells] if cells else []
+
+    def _cells_of(self, key: bytes, first_ms: int, last_ms: int) -> list[tuple[bytes, bytes]]:
+        segments = self._segments
+        oldest_ms, newest_ms = segments.oldest_ms, segments.newest_ms
+        first_ms = first_ms if first_ms > oldest_ms else oldest_ms
+        last_ms = last_ms if last_ms < newest_ms else newest_ms
+        return self._under(key, PLACE.size, first_ms if first_ms > 0 else 0, last_ms)
+
+    def _start_and_value(self, cell: bytes, data: bytes) -> tuple[int, V]:
+        value = cast(V, self._value.deserialize(self.topic, data))
+        return _timestamp(cell, len(cell) - PLACE.size)[0], value
 
     def fetch_range(
         self,
@@ -451,18 +482,14 @@ class SessionStore(Generic[K, V]):
         self, key: K, earliest_end: int, latest_start: int, *, reverse: bool = False
     ) -> Iterator[tuple[Windowed[K], V]]:
         """Sessions that end at `earliest_end` or later and begin at `latest_start` or before."""
-        prefix = self.key_bytes(key)
-        size = len(prefix) + BOUNDS.size
-        first = prefix + BOUNDS.pack(max(earliest_end, self._segments.oldest_ms, 0), 0)
-        cells: Iterable[tuple[bytes, bytes]] = self.cells.range(
-            first, _behind(prefix, self._segments.newest_ms)
-        )
-        for cell, data in reversed(list(cells)) if reverse else cells:
-            if len(cell) == size and cell.startswith(prefix):
-                end, start = BOUNDS.unpack_from(cell, len(prefix))
-                if start <= latest_start:
-                    value = cast(V, self._value.deserialize(self.topic, data))
-                    yield Windowed(key, Window(start, end)), value
+        stem = self.key_bytes(key)
+        first_ms = max(earliest_end, self._segments.oldest_ms, 0)
+        cells = self.cells.under(stem, BOUNDS.size, first_ms, self._segments.newest_ms)
+        for cell, data in reversed(cells) if reverse else cells:
+            end, start = BOUNDS.unpack_from(cell, len(stem))
+            if start <= latest_start:
+                value = cast(V, self._value.deserialize(self.topic, data))
+                yield Windowed(key, Window(start, end)), value
 
     def fetch(self, key: K, *, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]:
         return self.find_sessions(key, 0, TIME_MAX, reverse=reverse)
@@ -494,10 +521,3 @@ def after(prefix: bytes) -> bytes | None:
     """The least bytes behind all that begin with `prefix`; None if nothing lies behind."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
-
-
-def _behind(prefix: bytes, time: int) -> bytes:
-    """Where a range over one key's times ends: near, for longer keys begin with the same bytes."""
-    if time >= TIME_MAX:
-        return prefix + b"\x80"  # times are positive: their first byte is less than this
-    return prefix + LONG.pack(max(time + 1, 0))

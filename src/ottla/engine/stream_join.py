@@ -115,9 +115,8 @@ class StreamJoin(Processor[Any, Any]):
     def _join(self, record: AnyRecord) -> bool:
         joined = False
         key, value, timestamp = record.key, record.value, record.timestamp
-        first_ms = max(0, timestamp - self._before_ms)
-        last_ms = max(0, timestamp + self._after_ms)
-        for other_ms, other in self._other.fetch(key, first_ms, last_ms):
+        first_ms, last_ms = timestamp - self._before_ms, timestamp + self._after_ms
+        for other_ms, other in self._other.fetch_all(key, first_ms, last_ms):
             joined = True
             if self._unjoined is not None:
                 place = self._unjoined.key(key, other_ms, Side(1 - self._side))

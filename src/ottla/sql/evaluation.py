@@ -18,7 +18,7 @@ from ottla.sql.conversions import type_of
 from ottla.sql.functions import BUILTIN, Functions
 from ottla.sql.python_operators import MAKERS, OPERATORS
 
-Evaluate: TypeAlias = Callable[[Mapping[str, Any]], tuple[Any, ...]]
+Evaluate: TypeAlias = Callable[[Any], tuple[Any, ...]]
 MakeRow: TypeAlias = Callable[[Any], dict[str, Any]]
 BUILTINS: Final[dict[str, Any]] = {}
 """A text calls nothing of Python's own."""
@@ -48,22 +48,49 @@ loops, no names that are bound. Texts are made from statements of users: should 
 way out of its quotes, there is nothing here that it could reach."""
 
 
-def compiled(texts: Sequence[str], functions: Functions = BUILTIN) -> Evaluate:
-    """A function that gives the values of all texts for a row, in their order."""
-    made: Evaluate = _compiled(f"({''.join(f'{each}, ' for each in texts)})", functions)
+def compiled(
+    texts: Sequence[str],
+    functions: Functions = BUILTIN,
+    *,
+    places: Mapping[str, int] | None = None,
+) -> Evaluate:
+    """A function that gives the values of all texts for a row, in their order.
+
+    With `places` a row is a tuple, and these are the places of its columns.
+    """
+    made: Evaluate = _compiled(_tuple(texts), functions, places)
     return made
 
 
 def compiled_row(columns: Sequence[tuple[str, str]], functions: Functions = BUILTIN) -> MakeRow:
     """A function that gives a new row of these columns, each with its text."""
-    cells = "".join(f"{name!r}: {text}, " for name, text in columns)
-    made: MakeRow = _compiled(f"{{{cells}}}", functions)
+    made: MakeRow = _compiled(_dict(columns), functions)
     return made
 
 
-def _compiled(body: str, functions: Functions) -> Any:
+def compiled_keyed_row(
+    keys: Sequence[str], columns: Sequence[tuple[str, str]], places: Mapping[str, int]
+) -> Callable[[tuple[Any, ...]], tuple[tuple[Any, ...], dict[str, Any]]]:
+    """A function that gives key and row at once, of a tuple whose columns are at these places."""
+    made: Callable[[tuple[Any, ...]], tuple[tuple[Any, ...], dict[str, Any]]] = _compiled(
+        f"({_tuple(keys)}, {_dict(columns)})", BUILTIN, places
+    )
+    return made
+
+
+def _tuple(texts: Sequence[str]) -> str:
+    return f"({''.join(f'{each}, ' for each in texts)})"
+
+
+def _dict(columns: Sequence[tuple[str, str]]) -> str:
+    return f"{{{''.join(f'{name!r}: {text}, ' for name, text in columns)}}}"
+
+
+def _compiled(body: str, functions: Functions, places: Mapping[str, int] | None = None) -> Any:
     tree = ast.parse(f"lambda row: {body}", mode="eval")
     _check(tree)
+    if places is not None:
+        tree = _Places(places).visit(tree)
     names = _Names(functions)
     linked = ast.fix_missing_locations(names.visit(tree))
     code = compile(linked, "<sql>", "eval")
@@ -74,6 +101,19 @@ def _check(tree: ast.Expression) -> None:
     for node in ast.walk(tree):
         if not isinstance(node, ALLOWED):
             raise SqlError(f"No expression of the SQL has a {type(node).__name__}.")
+
+
+class _Places(ast.NodeTransformer):
+    """`row['NAME']` becomes `row[3]`."""
+
+    def __init__(self, places: Mapping[str, int]) -> None:
+        self._places = places
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        match node:
+            case ast.Subscript(value=ast.Name(id="row"), slice=ast.Constant(value=str() as name)):
+                return ast.Subscript(node.value, ast.Constant(self._places[name]), node.ctx)
+        return self.generic_visit(node)
 
 
 class _Names(ast.NodeTransformer):

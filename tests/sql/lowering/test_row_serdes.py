@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from ottla.sql.lowering.row_serdes import StoredRow, StoreKey, packed
+from ottla.sql import SqlTestDriver
+from ottla.sql.lowering.row_serdes import RowValue, StoredRow, StoreKey, packed
 
 KEYS: list[tuple[Any, ...]] = [
     ("",),
@@ -61,3 +62,40 @@ def test_a_row_has_the_columns_that_were_named() -> None:
     data = serde.serialize("", {"A": 1, "C": 3})
     assert serde.deserialize("", data) == {"A": 1, "B": None}
     assert serde.serialize("", None) is None
+
+
+ROWS = [
+    b'{"a": 1, "B": "x", "c": 1.5, "d": true, "e": 12345678901}',
+    b'{"A": null, "b": "\\u00e9", "c": -2, "d": false}',
+    b"null",
+    None,
+    b'{"b": ""}',
+]
+
+
+def row_value() -> RowValue:
+    with SqlTestDriver() as driver:
+        driver.execute(
+            "CREATE STREAM s (k STRING KEY, a INT, b STRING, c DOUBLE, d BOOLEAN, e BIGINT)"
+            " WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON');"
+        )
+        return RowValue(driver.source("s").layout)
+
+
+@pytest.mark.parametrize("times", [1, 300])
+def test_a_batch_has_the_values_that_each_has_alone(times: int) -> None:
+    """300 times: enough for Arrow's own reader."""
+    serde = row_value()
+    regular = [each for each in ROWS if each is not None and each.startswith(b'{"a": 1')]
+    for data in (ROWS * times, regular * 600):
+        found = serde.deserialize_batch("s", data)
+        assert found is not None
+        expected = [serde.deserialize("s", each) for each in data]
+        assert found == expected
+        types = [[type(cell) for cell in row or ()] for row in found]
+        assert types == [[type(cell) for cell in row or ()] for row in expected]
+
+
+@pytest.mark.parametrize("bad", [b"{", b'{"a": "x"}', b"[]", b'{"a": 2147483648}'])
+def test_a_batch_with_a_value_that_can_not_be_read_is_read_one_by_one(bad: bytes) -> None:
+    assert row_value().deserialize_batch("s", [*ROWS, bad] * 200) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +32,7 @@ from ottla.engine.table_steps import SourceStep
 from ottla.engine.views import StoreView
 from ottla.engine.windows import JoinWindows
 from ottla.rows.schema import WINDOWEND, WINDOWSTART
+from ottla.sql.lowering.keyed_source import KeyedSourceRows, can_key
 from ottla.sql.lowering.row_serdes import RowKey, StoredRow, StoreKey
 from ottla.sql.lowering.rows import Row
 from ottla.sql.lowering.steps import FOREIGN, KeyedRows
@@ -38,6 +40,7 @@ from ottla.sql.lowering.tables import Changes, is_key, source_table
 from ottla.sql.plan import stages
 from ottla.sql.plan.stages import Side
 from ottla.sql.syntax.statements import JoinKind, SourceKind
+from ottla.sql.text import Text
 
 if TYPE_CHECKING:
     from ottla.sql.lowering.lower import Lowering
@@ -124,18 +127,31 @@ def _stream_side(
     windowed: bool = False,
 ) -> str:
     """`placed` says how the rows of both sides find the same partition; None: they are there."""
-    keyed = partial(
-        KeyedRows,
-        (side.key,),
-        side.row,
-        where=side.input.where,
-        keyless=keyless,
-        windowed=windowed,
-    )
-    node = made.node(f"{name}-rows", keyed, [made.read(side.input)])
+    node = _keyed(made, name, side, side.row, keyless=keyless, windowed=windowed)
     if windowed or _lies_by(side, placed):
         return node
     return made.repartition(name, node, StoredRow(_names(side)), placed or StoreKey())
+
+
+def _keyed(
+    made: Lowering,
+    name: str,
+    side: Side,
+    row: Sequence[tuple[str, Text]],
+    *,
+    table: bool = False,
+    keyless: bool = False,
+    windowed: bool = False,
+) -> str:
+    """The node that gives the rows of a side under the key of the join."""
+    given, keys, name = side.input, (side.key,), f"{name}-rows"
+    if given.internal or windowed or not can_key(given.layout):
+        keyed = partial(KeyedRows, keys, row, windowed=windowed)
+        given_rows = partial(keyed, where=given.where, table=table, keyless=keyless)
+        return made.node(name, given_rows, [made.read(given)])
+    read = partial(KeyedSourceRows, given.layout, keys, row)
+    records = partial(read, where=given.where, table=table, keyless=keyless)
+    return made.node(name, records, [made.source(given)])
 
 
 def _placed(made: Lowering, *sides: Side) -> RowKey | None:
@@ -179,8 +195,7 @@ def _table_side(made: Lowering, name: str, side: Side, placed: RowKey | None = N
     """The node that gives the side's changes; its store is called `<node>-store`."""
     assert side.input.kind is SourceKind.TABLE
     row = side.row if not side.foreign else (*side.row, (FOREIGN, side.foreign))
-    keyed = partial(KeyedRows, (side.key,), row, where=side.input.where, table=True)
-    node = made.node(f"{name}-rows", keyed, [made.read(side.input)])
+    node = _keyed(made, name, side, row, table=True)
     if placed is not None and not _lies_by(side, placed):
         names = tuple(each for each, _ in row)
         node = made.repartition(name, node, StoredRow(names), placed)

@@ -102,6 +102,10 @@ class Lowering:
         return self._sources[name]
 
     def _source(self, given: Input, name: str) -> str:
+        return self.node(name, partial(SourceRows, given.layout), [self.source(given)])
+
+    def source(self, given: Input) -> str:
+        """The node that gives the records of an input, which is a topic."""
         layout, source = given.layout, f"{given.topic}-source"
         if source not in self.graph.nodes:
             key, value = RowKey(layout, self._registry), RowValue(layout, self._registry)
@@ -119,7 +123,7 @@ class Lowering:
                     table=table,
                 )
             )
-        return self.node(name, partial(SourceRows, layout), [source])
+        return source
 
     # -- stages
 

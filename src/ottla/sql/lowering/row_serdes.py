@@ -8,9 +8,12 @@ from __future__ import annotations
 import io
 import pickle
 import struct
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
+
+import pyarrow as pa
 
 from ottla.client.schema_registry import SchemaRegistry
 from ottla.client.serde import Serde
@@ -19,11 +22,13 @@ from ottla.rows.formats.half import Half, half_of
 from ottla.rows.formats.registered import registry_of
 from ottla.rows.formats.windows import WindowKeys
 from ottla.rows.schema import Column, Layout
+from ottla.rows.types import Kind
 
 NULL: Final = b"null"
 LONG: Final = struct.Struct(">q")
 DOUBLE: Final = struct.Struct(">d")
 PICKLE_PROTOCOL: Final = 5
+PLAIN: Final = frozenset({Kind.BOOLEAN, Kind.INTEGER, Kind.BIGINT, Kind.DOUBLE, Kind.STRING})
 
 Registry = SchemaRegistry | Mapping[str, str] | None
 """A client, or its settings, which can travel to where it is used."""
@@ -60,8 +65,27 @@ class HalfSerde(Serde[Any]):
         format_ = layout.key_format if self._of_key else layout.value_format
         return format_.name.upper() == "JSON"
 
+    @cached_property
+    def _by_columns(self) -> bool:
+        """Where Arrow's values are those of a row, a batch is read by columns."""
+        return bool(self.columns) and all(each.type.kind in PLAIN for each in self.columns)
+
+    def read_rows(self, data: Sequence[bytes | None]) -> list[tuple[Any, ...] | None] | None:
+        """None where there is no value; None for all if one of them can't be read."""
+        if not self._by_columns:
+            return None
+        absent = NULL if self._is_json else None
+        present = [each for each in data if each is not None and each != absent]
+        columns, problems = self.half.read(pa.array(present, pa.binary()))
+        if problems:
+            return None
+        rows = zip(*map(_values, columns), strict=True)
+        if len(present) == len(data):
+            return list(rows)
+        return [None if each is None or each == absent else next(rows) for each in data]
+
     def __getstate__(self) -> dict[str, Any]:
-        made = ("columns", "half", "_is_json", "_windows")
+        made = ("columns", "half", "_is_json", "_by_columns", "_windows")
         return {name: value for name, value in self.__dict__.items() if name not in made}
 
 
@@ -78,6 +102,11 @@ class RowValue(HalfSerde):
         if data is None or (self._is_json and data == NULL):
             return None
         return tuple(self.half.read_row(data))
+
+    def deserialize_batch(
+        self, topic: str, data: Sequence[bytes | None]
+    ) -> list[tuple[Any, ...] | None] | None:
+        return self.read_rows(data)
 
 
 class RowKey(HalfSerde):
@@ -115,6 +144,13 @@ class RowKey(HalfSerde):
         key = tuple(self.half.read_row(data)) if self.columns else None
         return key if window is None else Windowed(key, window)
 
+    def deserialize_batch(
+        self, topic: str, data: Sequence[bytes | None]
+    ) -> list[tuple[Any, ...] | None] | None:
+        if self._windows is not None:
+            return None
+        return self.read_rows(data) if self.columns else [None] * len(data)
+
 
 class StoreKey(Serde[tuple[Any, ...]]):
     """A tuple of values; one number or text alone lies in the order that Kafka's bytes have."""
@@ -149,12 +185,16 @@ class StoreKey(Serde[tuple[Any, ...]]):
 class StoredRow(Serde[dict[str, Any]]):
     """A row by the names of its columns, which the bytes do not repeat."""
 
+    immutable = True
+
     def __init__(self, names: Sequence[str]) -> None:
         self._names = tuple(names)
 
     def serialize(self, topic: str, value: dict[str, Any] | None) -> bytes | None:
         if value is None:
             return None
+        if tuple(value) == self._names:
+            return packed(tuple(value.values()))
         return packed(tuple(map(value.get, self._names)))
 
     def deserialize(self, topic: str, data: bytes | None) -> dict[str, Any] | None:
@@ -173,10 +213,33 @@ class Packed(Serde[Any]):
         return None if data is None else pickle.loads(data)
 
 
+class _Pickler(threading.local):
+    """Kept, because making one takes longer than what it does for a row."""
+
+    def __init__(self) -> None:
+        self.buffer = io.BytesIO()
+        pickler = pickle.Pickler(self.buffer, PICKLE_PROTOCOL)
+        # Without memo nothing depends on which objects are the same.
+        pickler.fast = True
+        self.dump = pickler.dump
+
+
+_PICKLER: Final = _Pickler()
+
+
 def packed(value: Any) -> bytes:
-    """Equal values give equal bytes: without memo nothing depends on which objects are the same."""
-    buffer = io.BytesIO()
-    pickler = pickle.Pickler(buffer, PICKLE_PROTOCOL)
-    pickler.fast = True
+    """Equal values give equal bytes."""
+    pickler = _PICKLER
+    buffer = pickler.buffer
+    buffer.seek(0)
+    buffer.truncate()
     pickler.dump(value)
     return buffer.getvalue()
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """Through numpy where it can be: Arrow makes an object of its own of each value first."""
+    found: list[Any] = (
+        column.to_pylist() if column.null_count else column.to_numpy(zero_copy_only=False).tolist()
+    )
+    return found
