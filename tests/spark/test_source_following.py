@@ -162,6 +162,33 @@ def test_the_first_record_after_a_quiet_time_does_not_wait(
     assert query.latest(places("quiet", 2)) == places("quiet", 2), "the next one waits"
 
 
+def test_a_lone_record_has_credit_and_a_trickle_has_none(
+    cluster: LocalCluster, brokers: ClusterClient
+) -> None:
+    cluster.create_topic("trickle")
+    clock = Clock()
+    query = follow(
+        cluster, brokers, clock=clock,
+        subscribe="trickle", minOffsetsPerTrigger="5", maxTriggerDelay="10s",
+        **{"ottla.small.batches": "3"},
+    )  # fmt: skip
+    for number in range(3):
+        fill(cluster, "trickle", 1)
+        assert query.latest(places("trickle", number)) == places("trickle", number + 1)
+    fill(cluster, "trickle", 1)
+    assert query.latest(places("trickle", 3)) == places("trickle", 3), "the credit is used up"
+    clock.now += 9
+    assert query.latest(places("trickle", 3)) == places("trickle", 3)
+    clock.now += 1
+    assert query.latest(places("trickle", 3)) == places("trickle", 4), "as without credit"
+    clock.now += 1000
+    for number in range(4, 7):
+        fill(cluster, "trickle", 1)
+        assert query.latest(places("trickle", number)) == places("trickle", number + 1)
+    fill(cluster, "trickle", 1)
+    assert query.latest(places("trickle", 7)) == places("trickle", 7), "it does not add up"
+
+
 def test_new_partitions_begin_in_one_batch_and_are_read_in_the_next(
     cluster: LocalCluster, brokers: ClusterClient
 ) -> None:

@@ -44,6 +44,7 @@ class Following:
         self._ids: dict[str, bytes] = {}
         self._target: Offsets | None = None
         self._triggered_at: float | None = None
+        self._credit = float(options.small_batches_max)
         self._idle = False
         self.ends: Offsets | None = None
         """Where the partitions ended when they were last looked at."""
@@ -165,7 +166,11 @@ class Following:
 
     def _too_few(self, start: Offsets, ends: Offsets, begins: Offsets) -> bool:
         """minOffsetsPerTrigger: wait for more, but no longer than maxTriggerDelay since the last
-        batch. Who has had none for so long reads the first record at once."""
+        batch. A query that has had none for so long reads the first record at once.
+
+        With small_batches_max it has credit for so many batches of few records, and gets one more
+        in each maxTriggerDelay: now and then a record is read at once, only a trickle waits.
+        """
         smallest = self._options.records_min
         if smallest is None or self._target is not None:
             return False
@@ -173,10 +178,13 @@ class Following:
         count = sum(max(0, ends[each] - start.get(each, begins.get(each, 0))) for each in ends)
         if count == 0:
             return False
-        before, delay_s = self._triggered_at, self._options.delay_max_ms / 1000
-        if before is not None and count < smallest and now - before < delay_s:
+        delay_s, most = self._options.delay_max_ms / 1000, self._options.small_batches_max
+        credit = self._credit
+        if self._triggered_at is not None:
+            credit = min(credit + (now - self._triggered_at) / delay_s, most) if delay_s else most
+        if count < smallest and credit < 1:
             return True
-        self._triggered_at = now
+        self._triggered_at, self._credit = now, max(credit - 1, 0)
         return False
 
     def _look(self) -> dict[str, Topic]:

@@ -66,6 +66,7 @@ KNOWN: Final = (
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
+    "ottla.small.batches",
     "minPartitions",
     "maxRecordsPerPartition",
     "failOnDataLoss",
@@ -109,6 +110,8 @@ class ReadOptions:
     records_max: int | None = None
     records_min: int | None = None
     delay_max_ms: int = 0
+    small_batches_max: int = 1
+    """So many batches below `records_min` may follow each other without delay."""
     partitions_min: int | None = None
     partition_records_max: int | None = None
     fail_on_data_loss: bool = True
@@ -155,6 +158,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
         records_max=largest,
         records_min=smallest,
         delay_max_ms=_delay(options),
+        small_batches_max=_count(options, "ottla.small.batches") or 1,
         partitions_min=_count(options, "minPartitions"),
         partition_records_max=_count(options, "maxRecordsPerPartition"),
         fail_on_data_loss=_truth(options, "failOnDataLoss", default=True),

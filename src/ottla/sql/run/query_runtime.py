@@ -39,6 +39,8 @@ BATCH_RECORDS_MAX: Final = 1_000_000
 PUSH_RECORDS_MAX: Final = 100_000
 """The same for a push query, whose rows are in this process's memory, a batch at a time."""
 FEW_RECORDS: Final = 1000
+SMALL_BATCHES: Final = 20
+"""A lone record is not kept waiting because another came a moment before."""
 """Fewer than these can wait a moment for others."""
 EARLIEST_NAMES: Final = ("ksql.streams.auto.offset.reset", "auto.offset.reset")
 
@@ -107,6 +109,7 @@ class QueryRuntime:
         if rest_ms:
             options["minOffsetsPerTrigger"] = str(FEW_RECORDS)
             options["maxTriggerDelay"] = f"{rest_ms}ms"
+            options["ottla.small.batches"] = str(SMALL_BATCHES)
         return frames.read(self.spark, place, options)
 
     def sink_options(self, output: Output, query_id: str) -> dict[str, str]:
