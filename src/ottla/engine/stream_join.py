@@ -73,6 +73,7 @@ class StreamJoin(Processor[Any, Any]):
         self._outer = outer
         self._other_store_name = other_store
         self._unjoined = unjoined
+        self._inner = not outer and unjoined is None
         self._times_name = times
         left = side is Side.LEFT
         self._before_ms = windows.before_ms if left else windows.after_ms
@@ -95,6 +96,9 @@ class StreamJoin(Processor[Any, Any]):
     def process(self, record: AnyRecord) -> None:
         times = self._times
         times.advance(record.timestamp)
+        if self._inner and record.key is not None and record.value is not None:
+            self._join(record)
+            return
         if self._outer and record.key is None and record.value is not None:
             self._forward_alone(record)
             return
@@ -116,12 +120,13 @@ class StreamJoin(Processor[Any, Any]):
         joined = False
         key, value, timestamp = record.key, record.value, record.timestamp
         first_ms, last_ms = timestamp - self._before_ms, timestamp + self._after_ms
+        joiner, is_left = self._joiner, self._side is Side.LEFT
         for other_ms, other in self._other.fetch_all(key, first_ms, last_ms):
             joined = True
             if self._unjoined is not None:
                 place = self._unjoined.key(key, other_ms, Side(1 - self._side))
                 self._waiting.delete(place)
-            made = self._joined(key, value, other)
+            made = joiner(key, value, other) if is_left else joiner(key, other, value)
             later_ms = timestamp if timestamp > other_ms else other_ms
             self._downstream(Record(key, made, later_ms, record.headers))
         return joined
@@ -206,7 +211,7 @@ class SharedTimes:
         self._min_name = f"{name}/min"
 
     def advance(self, timestamp: int) -> None:
-        if timestamp > self.stream_ms:
+        if timestamp > self._numbers.get(self._stream_name, -1):
             self._numbers[self._stream_name] = timestamp
 
     @property

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain, groupby, islice
+from operator import itemgetter
 from typing import Final
 
 from ottla.engine.cells import LoggedCells, TaskCells
-from ottla.engine.changelogs import changelog_row
+from ottla.engine.changelogs import changelog_rows
 from ottla.engine.graph import changelog_topic
 from ottla.engine.local_copy import LocalCopies, LocalCopy
 from ottla.engine.packed_rows import inputs, output_rows, reach
@@ -217,18 +218,17 @@ class TaskHost:
             raise told(error) from error
 
     def _changelogs(self, task: Task, changes: list[Change]) -> list[Output]:
-        logged = {
-            name: (changelog_topic(self._plan.application_id, name), spec)
-            for name, spec in self._plan.subtopology.stores.items()
-            if spec.changelog
-        }
-        others, now_ms = self._plan.topic, _now(task)
-        return [
-            changelog_row(*logged[change[0]], change[1], change[2], task)
-            if change[0] in logged
-            else cell_row(others, change, now_ms, task.number)
-            for change in changes
-        ]
+        """They come store by store."""
+        plan, now_ms = self._plan, _now(task)
+        rows: list[Output] = []
+        for name, some in groupby(changes, itemgetter(0)):
+            spec = plan.subtopology.stores.get(name)
+            if spec is not None and spec.changelog:
+                topic = changelog_topic(plan.application_id, name)
+                rows += changelog_rows(topic, spec, some, task)
+            else:
+                rows += [cell_row(plan.topic, each, now_ms, task.number) for each in some]
+        return rows
 
 
 def _places(cells: Sequence[bytes]) -> dict[tuple[str, int], int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ottla.engine.processors import Deliver
 from ottla.engine.records import AnyRecord, Change, Record, Window, Windowed
@@ -23,6 +23,7 @@ from ottla.sql.plan.stages import Output
 from ottla.sql.text import Text, columns_of
 
 Values = Callable[[Mapping[str, Any]], tuple[Any, ...]]
+Pair = Callable[[Any], tuple[tuple[Any, ...], tuple[Any, ...]]]
 COMPILED_MAX: Final = 1000
 FOREIGN: Final = "__FOREIGN"
 """In a row of the left side of a foreign key join: the foreign key."""
@@ -35,6 +36,12 @@ def values_of(texts: Sequence[Text]) -> Values:
 @lru_cache(COMPILED_MAX)
 def _compiled(texts: tuple[str, ...]) -> Values:
     return compiled(texts)
+
+
+def pair_of(keys: Sequence[Text], values: Sequence[Text]) -> Pair:
+    """A function that gives the values of both at once."""
+    parts = (f"({''.join(f'{each.python}, ' for each in some)})" for some in (keys, values))
+    return cast(Pair, _compiled(tuple(parts)))
 
 
 def row_of(columns: Sequence[tuple[str, Text]]) -> MakeRow:
@@ -157,6 +164,7 @@ class OutputStep(Stateless):
             names = [each.name for each in output.layout.schema.value]
         self._value_names = names
         self._value_of = values_of([texts[name] for name in names])
+        self._key_and_value_of = pair_of([texts[name] for name in keys], [texts[n] for n in names])
         self._internal = output.internal
         self._windowed = output.layout.windowed is not None
 
@@ -211,7 +219,7 @@ class StreamOutput(OutputStep):
         if output.exploded:
             exploded = Exploded(output.exploded)
         where = bool(output.where)
-        key_of, value_of = self._key_of, self._value_of
+        key_and_value_of = self._key_and_value_of
         plain = exploded is None and rowtime is None
         simple = plain and bool(self._key_names) and not (self._internal or self._windowed)
 
@@ -221,8 +229,8 @@ class StreamOutput(OutputStep):
                 # The way of nearly all rows, in as few calls as can be.
                 timestamp = row[ROWTIME] = record.timestamp
                 if not where or kept(row):
-                    made = Record(key_of(row), value_of(row), timestamp, record.headers)
-                    downstream(made)
+                    key, value = key_and_value_of(row)
+                    downstream(Record(key, value, timestamp, record.headers))
                 return
             gone = row.get(DELETED, False)
             row[ROWTIME] = record.timestamp
