@@ -229,8 +229,7 @@ class StreamOutput(OutputStep):
                 # The way of nearly all rows, in as few calls as can be.
                 timestamp = row[ROWTIME] = record.timestamp
                 if not where or kept(row):
-                    key, value = key_and_value_of(row)
-                    downstream(Record(key, value, timestamp, record.headers))
+                    downstream(Record(*key_and_value_of(row), timestamp, record.headers))
                 return
             gone = row.get(DELETED, False)
             row[ROWTIME] = record.timestamp
