@@ -241,13 +241,13 @@ def test_rows_are_written_by_the_schema_that_the_columns_are_from(
     )
     ksql(
         client,
-        "CREATE TABLE seconds (k INT PRIMARY KEY) WITH (KAFKA_TOPIC='two_messages',"
+        "CREATE TABLE messages_b (k INT PRIMARY KEY) WITH (KAFKA_TOPIC='two_messages',"
         " VALUE_FORMAT='PROTOBUF', VALUE_SCHEMA_FULL_NAME='B');"
         "CREATE TABLE defaults (k INT PRIMARY KEY) WITH (KAFKA_TOPIC='defaults',"
         " VALUE_FORMAT='AVRO');"
-        "INSERT INTO seconds VALUES (1, 7, 'b'); INSERT INTO defaults (k, s) VALUES (1, 'd');",
+        "INSERT INTO messages_b VALUES (1, 7, 'b'); INSERT INTO defaults (k, s) VALUES (1, 'd');",
     )
-    assert pulled(client, "SELECT * FROM seconds WHERE k = 1;") == [[1, 7, "b"]]
+    assert pulled(client, "SELECT * FROM messages_b WHERE k = 1;") == [[1, 7, "b"]]
     assert pulled(client, "SELECT * FROM defaults WHERE k = 1;") == [[1, 10, "d"]]
     assert registry.versions("two_messages-value") == [1]
     assert registry.versions("defaults-value") == [1]
