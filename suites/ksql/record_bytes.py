@@ -79,7 +79,10 @@ class RecordBytes:
         if format_ == "JSON":
             return json.dumps(value, default=float).encode()
         schema = self._registry.version(f"{info.topic}-{'key' if is_key else 'value'}")
-        shaped = _in_case(value, _field_names(schema.text))
+        if format_ == "AVRO":
+            shaped = avro_value(value, json.loads(schema.text))
+        else:
+            shaped = protobuf_value(value, set(re.findall(r"\b(\w+)\s*=\s*\d", schema.text)))
         if is_key and isinstance(shaped, dict):
             types = dict(info.key_types)
             shaped = {name: _typed(each, types.get(name, "")) for name, each in shaped.items()}
@@ -127,10 +130,31 @@ def _unpacked(data: bytes, type_: str) -> Any:
     return struct.unpack(PACKED[type_], data)[0] if type_ in PACKED else data.decode()
 
 
-def _field_names(schema: str) -> set[str]:
-    """Of Avro and of Protobuf."""
-    found = re.findall(r'"name"\s*:\s*"(\w+)"|\b(\w+)\s*=\s*\d', schema)
-    return {avro or protobuf for avro, protobuf in found}
+def avro_value(value: Any, schema: Any) -> Any:
+    """As the schema has it: fields in its case, others left out, a MAP as the entries it may be."""
+    if isinstance(schema, list):
+        schema = next((each for each in schema if each != "null"), "null")
+    kind = schema["type"] if isinstance(schema, dict) else schema
+    if kind == "record" and isinstance(value, dict):
+        fields = {each["name"].upper(): each for each in schema["fields"]}
+        known = {fields[name.upper()]["name"]: name for name in value if name.upper() in fields}
+        types = {each["name"]: each["type"] for each in schema["fields"]}
+        return {name: avro_value(value[given], types[name]) for name, given in known.items()}
+    if kind == "array" and isinstance(value, dict):
+        value = [{"key": name, "value": each} for name, each in value.items()]
+    if kind == "array" and isinstance(value, list):
+        return [avro_value(each, schema["items"]) for each in value]
+    if kind == "map" and isinstance(value, dict):
+        return {name: avro_value(each, schema["values"]) for name, each in value.items()}
+    return float(value) if isinstance(value, Decimal) else value
+
+
+def protobuf_value(value: Any, names: set[str]) -> Any:
+    """The same by the names in a .proto file, which may be keys of a MAP within a field."""
+    shaped = _in_case(value, names)
+    if isinstance(shaped, dict):
+        return {name: each for name, each in shaped.items() if name in names}
+    return shaped
 
 
 def _in_case(value: Any, names: set[str]) -> Any:

@@ -29,6 +29,10 @@ class RestCase:
         return [text for text in self._texts() if not text.startswith(_QUERY)]
 
     @property
+    def has_push_query(self) -> bool:
+        return any(is_push(text) for text in self.queries)
+
+    @property
     def queries(self) -> Sequence[str]:
         return [text for text in self._texts() if text.startswith(_QUERY)]
 
@@ -70,6 +74,10 @@ class RestCase:
     @property
     def asks_for_protobuf(self) -> bool:
         return bool(self.content.get("testPullWithProtoFormat"))
+
+
+def is_push(query: str) -> bool:
+    return "EMIT CHANGES" in query.upper() or "EMIT FINAL" in query.upper()
 
 
 def read_cases(folder: Path) -> Iterator[RestCase]:

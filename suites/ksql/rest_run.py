@@ -21,7 +21,7 @@ from ottla.client import Admin, Consumer
 from ottla.records.record import Record
 from suites.ksql.raw_producer import RawProducer
 from suites.ksql.record_bytes import RecordBytes, TopicInfo
-from suites.ksql.rest_cases import RestCase
+from suites.ksql.rest_cases import RestCase, is_push
 from suites.ksql.rest_comparison import (
     admin_differences,
     error_differences,
@@ -37,6 +37,9 @@ PUSH_S_MAX: Final = 60.0
 PUSH_STARTS_S: Final = 60.0
 """From the header of a push query to its first batch."""
 OUTPUT_S_MAX: Final = 30.0
+EACH_UPDATE: Final = {"cache.max.bytes.buffering": "0"}
+"""As ksqlDB's own runner sets it for all cases. Here for those with push queries, which show each
+update of a row: the others see the last one, and judge Spark's own aggregation by it."""
 KSQL: Final = "application/vnd.ksql.v1+json"
 PROTOBUF: Final = "application/vnd.ksqlapi.protobuf.v1"
 
@@ -69,7 +72,7 @@ class RestRun:
         """Difference if the server does not answer as the case expects."""
         self._make_topics(case)
         sql = "\n".join(case.statements)
-        answer = self._http.post("/ksql", json={"ksql": sql, "streamsProperties": case.properties})
+        answer = self._http.post("/ksql", json={"ksql": sql, "streamsProperties": _given(case)})
         if answer.status_code != 200:
             return _check_error(case, answer)
         admin = _json(answer.text)
@@ -209,11 +212,11 @@ class RestRun:
         infos: Mapping[str, TopicInfo],
     ) -> list[Any] | None:
         """Its rows; None if it was refused as the case expects."""
-        if "EMIT CHANGES" in text.upper() or "EMIT FINAL" in text.upper():
+        if is_push(text):
             return self._pushed(case, text, expected, infos)
         deadline = time.monotonic() + PULL_S_MAX
         while True:
-            body = {"ksql": text, "streamsProperties": case.properties}
+            body = {"ksql": text, "streamsProperties": _given(case)}
             answer = self._http.post("/query", json=body, headers={"accept": KSQL})
             if answer.status_code != 200:
                 _check_error(case, answer)
@@ -234,7 +237,7 @@ class RestRun:
         expected: Sequence[Any] | None,
         infos: Mapping[str, TopicInfo],
     ) -> list[Any] | None:
-        body = {"ksql": text, "streamsProperties": case.properties}
+        body = {"ksql": text, "streamsProperties": _given(case)}
         parts: list[str] = []
         after_header = threading.Event()
 
@@ -276,6 +279,10 @@ class RestRun:
         if answer.status_code != 200:
             raise Difference(f"protobuf rows: {answer.text}")
         return list(_json(answer.text))
+
+
+def _given(case: RestCase) -> dict[str, Any]:
+    return {**(EACH_UPDATE if case.has_push_query else {}), **case.properties}
 
 
 def _is_late(expected: Sequence[Any], rows: Sequence[Any]) -> bool:

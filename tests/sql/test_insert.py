@@ -48,12 +48,20 @@ def test_all_columns_in_their_order() -> None:
     )
 
 
-def test_a_map_without_a_key_is_refused() -> None:
+def test_null_as_the_key_of_a_map_is_a_text_in_json() -> None:
     columns = (Column("M", t.map_of(t.STRING, t.INTEGER)),)
     layout = Layout(Schema(columns), Format("NONE"), Format("JSON"))
     into = Source("S", SourceKind.STREAM, layout, "s")
-    with pytest.raises(SqlError, match="Failed to insert values into 'S'"):
-        record("INSERT INTO S VALUES (MAP(CAST(NULL AS STRING) := 1));", into)
+    value = record("INSERT INTO S VALUES (MAP(CAST(NULL AS STRING) := 1));", into)[1]
+    assert value == b'{"M":{"null":1}}'
+
+
+def test_a_field_that_the_struct_has_not_is_left_out() -> None:
+    columns = (Column("U", t.struct(("A", t.INTEGER), ("B", t.STRING))),)
+    layout = Layout(Schema(columns), Format("NONE"), Format("JSON"))
+    into = Source("S", SourceKind.STREAM, layout, "s")
+    value = record("INSERT INTO S VALUES (STRUCT(B := 'b', C := 5));", into)[1]
+    assert value == b'{"U":{"A":null,"B":"b"}}'
 
 
 def test_key_columns_come_first() -> None:

@@ -175,13 +175,13 @@ def test_windows() -> None:
 
 
 def test_names_and_types_of_columns() -> None:
-    pull = planned("SELECT ID, I + 1, I * 2 AS KSQL_COL_0, U->F, U->*, T.S, I * 1.5E0 FROM T")
+    pull = planned("SELECT ID, I + 1, I * 2 AS KSQL_COL_0, U->F AS UF, U->*, T.S, I * 1.5E0 FROM T")
     assert pull is not None
     assert [(each.name, str(each.type)) for each in pull.columns] == [
         ("ID", "STRING"),
         ("KSQL_COL_1", "INTEGER"),
         ("KSQL_COL_0", "INTEGER"),
-        ("F", "INTEGER"),
+        ("UF", "INTEGER"),
         ("F", "INTEGER"),
         ("G", "STRING"),
         ("S", "STRING"),
@@ -264,6 +264,17 @@ def test_a_stream_is_for_spark() -> None:
         ("SELECT Z.* FROM T", "not a valid stream/table name or alias"),
         ("SELECT S->* FROM T", "not a STRUCT"),
         ("SELECT ID FROM T WHERE WINDOWSTART > 5", "cannot be resolved"),
+        ("SELECT S, S FROM T", "Duplicate value columns found in schema: `S` STRING"),
+        ("SELECT *, ID FROM T", "Duplicate key columns found in schema: `ID` STRING KEY"),
+        ("SELECT ID FROM T WHERE ID IN ('a', NULL)", "Primary key columns can not be NULL"),
+        (
+            "SELECT *, ROWPARTITION, ROWOFFSET + 1 FROM T",
+            "columns in SELECT clauses: `ROWPARTITION`, `ROWOFFSET`",
+        ),
+        (
+            "SELECT ID FROM T WHERE ID = 'a' AND ROWOFFSET < 3",
+            "columns in WHERE clauses: `ROWOFFSET`",
+        ),
     ],
 )
 def test_what_is_wrong(text: str, words: str) -> None:
@@ -271,11 +282,24 @@ def test_what_is_wrong(text: str, words: str) -> None:
         planned(text)
 
 
-def test_a_limit_takes_the_first_keys() -> None:
-    rows = [{"A": a, "B": b, "V": 0} for a, b in ((2, "x"), (1, "y"), (1, "x"))]
-    pull = planned("SELECT a, b FROM t LIMIT 2", TWO_KEYS)
-    assert pull is not None
-    assert pull.rows(Seen(rows, ("A", "B"))) == [(1, "x"), (1, "y")]
+def test_a_limit_takes_the_first_keys_of_the_first_partitions() -> None:
+    places = ((0, 2, "x"), (1, 1, "z"), (0, 1, "y"), (0, 1, "x"))
+    rows = [{"ROWPARTITION": each, "A": a, "B": b, "V": 0} for each, a, b in places]
+
+    def first(count: int) -> list[Any]:
+        pull = planned(f"SELECT a, b FROM t LIMIT {count}", TWO_KEYS)
+        assert pull is not None
+        return pull.rows(Seen(rows, ("A", "B")))
+
+    assert first(2) == [(1, "x"), (1, "y")]
+    assert first(9) == [(1, "x"), (1, "y"), (2, "x"), (1, "z")]
+
+
+@pytest.mark.parametrize("values", ["'10', 8", "8, '10'"])
+def test_text_is_no_number_where_a_key_is_looked_up(values: str) -> None:
+    with pytest.raises(SqlError, match=r"'10' can not be converted .*: A INTEGER KEY"):
+        planned(f"SELECT * FROM t WHERE A IN ({values})", TWO_KEYS)
+    assert planned(f"SELECT * FROM t WHERE V IN ({values})", TWO_KEYS) is not None
 
 
 @pytest.mark.parametrize(

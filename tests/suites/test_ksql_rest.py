@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from suites.ksql.record_bytes import avro_value, protobuf_value
 from suites.ksql.rest_cases import read_cases, read_json
 from suites.ksql.rest_comparison import (
     admin_differences,
@@ -84,3 +85,13 @@ def test_errors_have_a_status_a_type_and_words() -> None:
     assert list(error_differences(expected, 500, error, "SELECT;"))
     assert list(error_differences(expected, 400, {**error, "@type": "generic_error"}, "SELECT;"))
     assert list(error_differences(expected, 400, {**error, "message": "Other."}, "SELECT;"))
+
+
+def test_a_map_may_be_entries_in_avro_and_unknown_fields_are_left_out() -> None:
+    entry = {"type": "record", "name": "E", "fields": [{"name": "key", "type": "string"},
+             {"name": "value", "type": {"type": "array", "items": ["null", "int"]}}]}  # fmt: skip
+    fields = [{"name": "VALUE", "type": ["null", {"type": "array", "items": entry}]}]
+    schema = {"type": "record", "name": "R", "fields": fields}
+    given = {"value": {"a": [1, None]}, "other": 5}
+    assert avro_value(given, schema) == {"VALUE": [{"key": "a", "value": [1, None]}]}
+    assert protobuf_value({"v": {"k": 1}, "other": 5}, {"V"}) == {"V": {"k": 1}}

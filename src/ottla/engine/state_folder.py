@@ -39,6 +39,9 @@ class FolderEntry:
 
 
 class StateFolder(Protocol):
+    def make(self) -> None:
+        """So that files can be put into folders of folders in it; but not once it is deleted."""
+
     def files(self) -> list[FolderEntry]: ...
 
     def names(self) -> list[str]:
@@ -83,6 +86,11 @@ class LocalFolder:
     def __init__(self, path: Path) -> None:
         self._path = path
 
+    def make(self) -> None:
+        self._path.mkdir(parents=True, exist_ok=True)
+        for each in list(self._path.parents)[:2]:
+            _sync(each)
+
     def files(self) -> list[FolderEntry]:
         found: list[FolderEntry] = []
         for name in self.names():
@@ -102,8 +110,11 @@ class LocalFolder:
 
     def put(self, name: str, write: Write) -> FolderEntry:
         if not self._path.exists():
-            self._path.mkdir(parents=True, exist_ok=True)
-            for each in list(self._path.parents)[:3]:
+            # Of a query and of a task. A task that is late must not bring back what they lie in,
+            # which goes with a query that is dropped.
+            self._path.parent.mkdir(exist_ok=True)
+            self._path.mkdir(exist_ok=True)
+            for each in list(self._path.parents)[:2]:
                 _sync(each)
         path = self._path / name
         draft = path.with_name(f"{name}{DRAFT}{os.urandom(4).hex()}")
@@ -138,6 +149,9 @@ class ObjectFolder:
     def __init__(self, system: fs.FileSystem, path: str) -> None:
         self._system = system
         self._path = path
+
+    def make(self) -> None:
+        """A prefix is there when an object has it."""
 
     def files(self) -> list[FolderEntry]:
         return [

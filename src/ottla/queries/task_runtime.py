@@ -113,7 +113,9 @@ class TaskRuntime:
                 f"{self.home} is of a former version, which kept the state of tasks elsewhere."
                 " Delete the directory, and the state is restored from topics."
             )
-        forget(state_folder(self._tasks(piece)), checkpoint.query_id, checkpoint.last_done)
+        tasks = state_folder(self._tasks(piece))
+        tasks.make()
+        forget(tasks, checkpoint.query_id, checkpoint.last_done)
         spark = self.spark
         plan = self._plan(piece, start)
         rows = self._read(spark, piece, plan, start.offsets)

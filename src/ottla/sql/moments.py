@@ -12,11 +12,13 @@ _MOMENT: Final = re.compile(
     r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[T ](\d{1,2})(?::(\d{1,2})"
     r"(?::(\d{1,2})(?:[.,](\d{1,9}))?)?)?)?)?)?\s*(Z|z|UTC|[+-]\d{2}:?\d{2})?"
 )
+DAY_END: Final = "24"
 _TIME: Final = re.compile(r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?")
 
 
 def timestamp_of(text: str) -> datetime:
-    """`2020`, `2020-02-03T10:11`, `2020-02-03T10:11:12.345+0100` as a moment in UTC."""
+    """`2020`, `2020-02-03T10:11`, `2020-02-03T10:11:12.345+0100` as a moment in UTC; `T24:00` is
+    the midnight at the end of the day, as in Java."""
     found = _MOMENT.fullmatch(text.strip())
     if found is None:
         raise SqlError(
@@ -24,20 +26,21 @@ def timestamp_of(text: str) -> datetime:
             remedy="It is written as 2020-02-03T10:11:12.345, with +01:00 after it if not in UTC.",
         )
     year, month, day, hour, minute, second, fraction, zone = found.groups()
+    ends_day = hour == DAY_END and not any(int(each or 0) for each in (minute, second, fraction))
     try:
         moment = datetime(
             int(year),
             int(month or 1),
             int(day or 1),
-            int(hour or 0),
+            0 if ends_day else int(hour or 0),
             int(minute or 0),
             int(second or 0),
             _micros(fraction),
             tzinfo=_zone(zone),
         )
-    except ValueError as error:
+        return (moment + timedelta(days=ends_day)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise SqlError(f"Failed to parse timestamp '{text}': {error}") from None
-    return moment.astimezone(UTC)
 
 
 def millis_of(text: str) -> int:

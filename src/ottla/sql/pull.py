@@ -19,6 +19,7 @@ from ottla.rows.errors import SqlError
 from ottla.rows.formats.scalars import epoch_ms_of
 from ottla.rows.schema import (
     PSEUDO_COLUMNS,
+    ROWPARTITION,
     WINDOW_BOUNDS,
     WINDOWEND,
     WINDOWSTART,
@@ -30,7 +31,7 @@ from ottla.spark.table_store import ANY, BOUND_MAX, Bounds
 from ottla.sql.evaluation import Evaluate, compiled
 from ottla.sql.expressions import Scope, aggregate_calls, condition, constant, to_text, typed
 from ottla.sql.expressions.operators import TIME_COLUMNS
-from ottla.sql.plan.pull import pulled_role
+from ottla.sql.plan.pull import check_columns, check_distinct, pulled_role
 from ottla.sql.syntax.statements import Query, SelectItem
 from ottla.sql.text import column as column_text
 
@@ -57,7 +58,8 @@ class Rows(Protocol):
 class SimplePull:
     """`keys`: those to look up; None: others have to be looked at, all those that `chosen` says.
 
-    LIMIT gives the first ones in the order of keys. `is_range_scan`: ksqlDB takes it for a range of
+    LIMIT gives the first ones, partition by partition in the order of keys, as ksqlDB does for keys
+    that are ordered as their bytes are. `is_range_scan`: ksqlDB takes it for a range of
     keys, which is allowed even where scans of tables are not.
     """
 
@@ -78,7 +80,7 @@ class SimplePull:
         found = self._found(table)
         if self.limit is not None and self.keys is None:
             with suppress(TypeError):  # keys that have no order, as structs
-                found.sort(key=lambda row: [row[name] for name in self.key_names])
+                found.sort(key=lambda row: [row[name] for name in (ROWPARTITION, *self.key_names)])
         for row in found:
             if self.where is None or self.where(row):
                 yield self.items(row)
@@ -97,11 +99,13 @@ def simple_pull(query: Query, layout: Layout) -> SimplePull | None:
     if not _is_plain(query) or not layout.is_table:
         return None
     assert query.source is not None
+    check_columns(query)
     scope = _scope(layout, query.source.alias or query.source.name)
     items = list(_items(query.select, layout, scope))
     columns = tuple(
         Column(name, typed(node, scope), pulled_role(node, layout)) for name, node in items
     )
+    check_distinct(columns)
     where = _holds(query.where, scope) if query.where is not None else None
     values = compiled([to_text(node, scope).python for _, node in items])
     return _with_way(SimplePull(columns, values, where, query.limit), query.where, layout, scope)
@@ -265,11 +269,26 @@ def _lookup(node: exp.Expression, keys: Mapping[str, SqlType], scope: Scope) -> 
     if column is None or column.name not in keys or not all(map(_is_constant, values)):
         return None
     if any(isinstance(each, exp.Null) for each in values):
-        return None
+        raise SqlError(
+            f"Primary key columns can not be NULL: ({column.name} = null)",
+            remedy="Leave NULL out: no row has it for a key.",
+        )
     try:
         return [{column.name: [_constant_beside(each, column, scope) for each in values]}]
     except SqlError:
+        _check_key_texts(values, column.name, keys[column.name])
         return None
+
+
+def _check_key_texts(values: Iterable[exp.Expression], name: str, type_: SqlType) -> None:
+    """IN reads text as a number, but not for a key: what is looked up has the type of the key."""
+    for each in values:
+        if isinstance(each, exp.Literal) and each.is_string and type_.kind is not Kind.STRING:
+            raise SqlError(
+                f"'{each.name}' can not be converted to the type of the key column:"
+                f" {name} {type_} KEY",
+                remedy=f"Write it as {type_} is written, without quotes if that is a number.",
+            )
 
 
 def _is_constant(node: exp.Expression) -> bool:

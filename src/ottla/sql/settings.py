@@ -24,6 +24,7 @@ from ottla.sql.definitions import (
 )
 from ottla.sql.functions import MODULES
 from ottla.sql.functions.aggregates import LIST_LIMIT, SET_LIMIT
+from ottla.sql.plan.stages import CACHE_BYTES
 
 SERVICE_ID: Final = "ksql.service.id"
 BOOTSTRAP_SERVERS: Final = "bootstrap.servers"
@@ -290,7 +291,7 @@ def _is_of_clients(name: str) -> bool:
 
 _STREAMS: Final = frozenset(
     {
-        "cache.max.bytes.buffering",
+        *CACHE_BYTES,
         "commit.interval.ms",
         "max.task.idle.ms",
         "num.standby.replicas",

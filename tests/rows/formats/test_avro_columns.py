@@ -338,6 +338,26 @@ def test_a_schema_with_more_than_the_columns_takes_its_defaults() -> None:
         writer.write([pa.array([None], pa.int32())], 1)
 
 
+def test_a_null_is_the_default_of_a_field_that_has_one_and_no_null() -> None:
+    inner = {
+        "type": "record",
+        "name": "In",
+        "fields": [
+            {"name": "n", "type": "long", "default": 10},
+            {"name": "list", "type": {"type": "array", "items": "int"}, "default": [1, 2]},
+            {"name": "free", "type": ["null", "int"], "default": None},
+        ],
+    }
+    schema = {"type": "record", "name": "R", "fields": [{"name": "inner", "type": inner}]}
+    type_ = t.struct(("n", t.BIGINT), ("list", t.array(t.INTEGER)), ("free", t.INTEGER))
+    writer = PayloadWriter(node_of(schema), [Field("inner", type_)], wrapped=True, prefix=b"")
+    rows = [{"n": 5, "list": [7], "free": 1}, {"n": None, "list": None, "free": None}]
+    payloads = writer.write([arrow_array(rows, type_)], 2).to_pylist()
+    parsed = fastavro.parse_schema(schema)
+    found = [fastavro.schemaless_reader(io.BytesIO(each), parsed, None) for each in payloads]
+    assert [each["inner"] for each in found] == [rows[0], {"n": 10, "list": [1, 2], "free": None}]
+
+
 def test_decimals_beyond_their_precision_are_no_rows() -> None:
     schema = avro_schema([Field("M", t.decimal(38, 2))], wrapped=True)
     payloads = [written(schema, {"M": Decimal("1.25")}), written(schema, {"M": Decimal("999.25")})]

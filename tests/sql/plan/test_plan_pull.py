@@ -47,6 +47,23 @@ def test_what_is_beyond_our_grammar_is_sparks_to_type() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("SELECT id, ROWOFFSET FROM orders;", "in SELECT clauses: `ROWOFFSET`"),
+        ("SELECT * FROM orders WHERE ROWPARTITION != 2;", "in WHERE clauses: `ROWPARTITION`"),
+        ("SELECT item, item FROM orders;", "Duplicate value columns found in schema: `ITEM`"),
+    ],
+)
+def test_what_ksqldb_refuses_of_a_stream(text: str, words: str) -> None:
+    with pytest.raises(SqlError, match=words):
+        pulled(text)
+
+
+def test_spark_may_be_asked_where_records_lie() -> None:
+    assert "ROWOFFSET" in pulled("SELECT id, ROWOFFSET FROM orders ORDER BY ROWOFFSET;").text
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "SELECT nothing FROM customers;",

@@ -406,6 +406,24 @@ def test_a_push_query_can_aggregate_all_rows() -> None:
     assert isinstance(plan.stages[0].operator, Aggregate)
 
 
+COUNTED = "CREATE TABLE x AS SELECT item, COUNT(*) AS n FROM orders GROUP BY item"
+
+
+@pytest.mark.parametrize(
+    ("properties", "tasks"),
+    [
+        ({}, False),
+        ({"cache.max.bytes.buffering": "10000000"}, False),
+        ({"cache.max.bytes.buffering": "0"}, True),
+        ({"statestore.cache.max.bytes": "0"}, True),
+    ],
+)
+def test_without_a_cache_each_update_is_given(properties: dict[str, str], tasks: bool) -> None:
+    """Spark merges the updates of a batch, tasks of the engine do not."""
+    assert planned(COUNTED, **properties).needs_tasks is tasks
+    assert not planned("CREATE STREAM x AS SELECT * FROM orders", **properties).needs_tasks
+
+
 def test_lists_can_be_limited() -> None:
     text = "CREATE TABLE x AS SELECT item, COLLECT_LIST(amount) AS all_ FROM orders GROUP BY item"
     (call,) = planned(text, **{"ksql.functions.collect_list.limit": "7"}).stages[0].operator.calls

@@ -69,6 +69,19 @@ def test_counts_windows_and_their_ends(shop: Shop) -> None:
     assert shop.queries.state(counts).state is State.RUNNING
 
 
+def test_without_a_cache_each_update_of_a_window_is_written(shop: Shop) -> None:
+    shop.run(ORDERS)
+    shop.insert("orders", order("tea", 5, 1), order("tea", -9, 2), order("tea", 7, 3))
+    shop.run(
+        "CREATE TABLE each_one AS SELECT item, SUM(amount) AS total FROM orders"
+        " WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY item HAVING SUM(amount) > 0;",
+        auto_offset_reset="earliest",
+        cache_max_bytes_buffering="0",
+    )
+    found = [(windowed(key), value) for key, value in shop.records("EACH_ONE", 3)]
+    assert found == [(("tea", 0), each) for each in ({"TOTAL": 5}, None, {"TOTAL": 3})]
+
+
 def test_two_streams_join_and_a_process_that_starts_again_goes_on(shop: Shop) -> None:
     shop.run(ORDERS)
     shop.run(PAYMENTS)

@@ -228,6 +228,33 @@ def test_a_column_that_is_added_reaches_the_registry_with_the_first_row(
     assert registry.versions("grown_json-value") == [1]
 
 
+def test_rows_are_written_by_the_schema_that_the_columns_are_from(
+    client: httpx.Client, cluster: LocalCluster, registry: Any
+) -> None:
+    """The schema of the columns alone would be incompatible with it."""
+    with Admin(cluster.bootstrap_servers) as admin:
+        admin.topics.create_all([NewTopic(name, 1, 1) for name in ("two_messages", "defaults")])
+    registry.register("two_messages-value", "PROTOBUF", PROTO)
+    fields = [{"name": "n", "type": "long", "default": 10}, {"name": "s", "type": "string"}]
+    registry.register(
+        "defaults-value", "AVRO", json.dumps({"type": "record", "name": "D", "fields": fields})
+    )
+    ksql(
+        client,
+        "CREATE TABLE messages_b (k INT PRIMARY KEY) WITH (KAFKA_TOPIC='two_messages',"
+        " VALUE_FORMAT='PROTOBUF', VALUE_SCHEMA_FULL_NAME='B');"
+        "CREATE TABLE defaults (k INT PRIMARY KEY) WITH (KAFKA_TOPIC='defaults',"
+        " VALUE_FORMAT='AVRO');"
+        "INSERT INTO messages_b VALUES (1, 7, 'b'); INSERT INTO defaults (k, s) VALUES (1, 'd');",
+    )
+    assert pulled(client, "SELECT * FROM messages_b WHERE k = 1;") == [[1, 7, "b"]]
+    assert pulled(client, "SELECT * FROM defaults WHERE k = 1;") == [[1, 10, "d"]]
+    assert registry.versions("two_messages-value") == [1]
+    assert registry.versions("defaults-value") == [1]
+    error = ksql_error(client, "INSERT INTO defaults (k, n) VALUES (1, 2);")
+    assert "s is null, which the schema does not allow" in error["message"]
+
+
 def test_a_query_writes_by_a_schema_that_has_all_its_columns(
     client: httpx.Client, registry: Any
 ) -> None:

@@ -28,6 +28,10 @@ ENDS = {
     "ends_counts": "CREATE TABLE ends_counts AS SELECT id, COUNT(*) AS n FROM sales GROUP BY id;",
     "ends_twice": "CREATE STREAM ends_twice AS SELECT id, EXPLODE(ARRAY[v, v]) AS v FROM sales;",
 }
+ON_TASKS = {
+    "ends_each": "CREATE TABLE ends_each AS SELECT id, MAX(v) AS m FROM sales GROUP BY id;",
+}
+NO_CACHE = {"cache.max.bytes.buffering": "0"}
 
 
 def states(client: httpx.Client) -> set[str]:
@@ -55,7 +59,8 @@ def keys(cluster: LocalCluster, topics: list[str], wanted: set[Found]) -> set[Fo
 def test_nothing_is_written_after_terminate_was_answered(
     sql_cluster: LocalCluster, spark: SparkSession, tmp_path: Path
 ) -> None:
-    topics = [name.upper() for name in ENDS]
+    sinks = {**ENDS, **ON_TASKS}
+    topics = [name.upper() for name in sinks]
     with (
         running(sql_cluster, "ends_", spark=spark, state_dir=tmp_path) as url,
         httpx.Client(base_url=url, http1=False, http2=True, timeout=PATIENCE_S) as client,
@@ -68,6 +73,7 @@ def test_nothing_is_written_after_terminate_was_answered(
         )
         for number in range(2):
             made = ksql(client, "".join(ENDS.values()))
+            made += ksql(client, "".join(ON_TASKS.values()), streamsProperties=NO_CACHE)
             ids = [each["commandStatus"]["queryId"] for each in made]
             until(lambda: states(client), {"RUNNING"})
             ksql(client, f"INSERT INTO sales VALUES ('k{number}', 1);")
@@ -79,7 +85,7 @@ def test_nothing_is_written_after_terminate_was_answered(
             ksql(client, f"INSERT INTO sales VALUES ('{late[1]}', 1);")
             everywhere = keys(sql_cluster, [*topics, "ends_stays"], {late})
             assert {each for each in everywhere if each[0] != "ends_stays"} == wanted
-            drops = (f"DROP {text.split()[1]} {name} DELETE TOPIC;" for name, text in ENDS.items())
+            drops = (f"DROP {text.split()[1]} {name} DELETE TOPIC;" for name, text in sinks.items())
             ksql(client, "".join(drops))
         (queries,) = ksql(client, "SHOW QUERIES;")
         (stays_id,) = (each["id"] for each in queries["queries"])

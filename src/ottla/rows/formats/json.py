@@ -211,7 +211,10 @@ def _plain_nested(type_: SqlType) -> Convert | None:
     element = _plainer(type_.element)
     if type_.kind is Kind.ARRAY:
         return lambda value: [element(each) for each in value]
-    return lambda value: {name: element(each) for name, each in value.items()}
+    # NULL as a key, which only INSERT VALUES can have, is "null", as Jackson writes it.
+    return lambda value: {
+        "null" if name is None else name: element(each) for name, each in value.items()
+    }
 
 
 PLAIN: Final[dict[Kind, Convert]] = {

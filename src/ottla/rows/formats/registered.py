@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import threading
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,9 @@ from ottla.schemas.invalid_schema import InvalidSchema
 PLANS_MAX: Final = 1000  # of schemas that one topic's records have
 REGISTRIES_MAX: Final = 16
 NOT_FOUND: Final = 404
+CONFLICT: Final = 409
+
+W = TypeVar("W")
 
 
 def registry_of(settings: Mapping[str, str]) -> SchemaRegistry | None:
@@ -180,6 +183,21 @@ class Registered:
             found = self.registry.register(self.format.properties[SUBJECT], self.kind, text)
         refuse_rules(found.rule_set, WRITE)
         return found
+
+    def written_by(self, text: str, make: Callable[[RegisteredSchema], W]) -> W:
+        """What writes by the schema of `written_schema`. If the registry refuses that one, what
+        writes by the subject's latest version, which the columns may have been taken from."""
+        try:
+            return make(self.written_schema(text))
+        except RegistryError as refused:
+            if refused.status != CONFLICT:
+                raise
+            latest = self.registry.version(self.format.properties[SUBJECT])
+            refuse_rules(latest.rule_set, WRITE)
+            try:
+                return make(latest)
+            except (ValueError, InvalidSchema):  # it has not all columns
+                raise refused from None
 
 
 def no_registry(format_name: str) -> SqlError:

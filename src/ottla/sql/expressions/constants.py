@@ -183,8 +183,7 @@ def _nested(value: Any, type_: SqlType, *, strict: bool) -> Any:
             for key, each in value.items()
         }
     if type_.kind is Kind.STRUCT and isinstance(value, dict):
-        if not set(value) <= {each.name for each in type_.fields}:
-            raise ValueError(value)
+        # A field that the type has not is left out, as ksqlDB does.
         return {
             each.name: converted(value.get(each.name), each.type, strict=strict)
             for each in type_.fields

@@ -35,6 +35,8 @@ from ottla.rows.types import SqlType
 from ottla.sql.syntax.statements import Emit, JoinKind, SourceKind, Window
 from ottla.sql.text import Text
 
+CACHE_BYTES: Final = ("cache.max.bytes.buffering", "statestore.cache.max.bytes")
+"""Kafka Streams' names for the room in which updates of a row are merged."""
 UNDO: Final = "__UNDO"
 """Of an internal topic between TableChanges and TableAggregate: this row is taken back."""
 
@@ -329,9 +331,14 @@ class Plan:
     @property
     def needs_tasks(self) -> bool:
         """Whether tasks of the engine run it: Spark itself runs what keeps no state, and aggregates
-        of streams. But it merges the updates of a batch, and a push query shows each of them."""
-        quick = Project if self.topic is None else Project | Aggregate
+        of streams. But it merges the updates of a batch, and some queries give each of them."""
+        quick = Project if self.gives_each_update else Project | Aggregate
         return not all(isinstance(each.operator, quick) for each in self.stages)
+
+    @property
+    def gives_each_update(self) -> bool:
+        """A push query, and one with no cache, as in Kafka Streams."""
+        return self.topic is None or any(self.properties.get(each) == "0" for each in CACHE_BYTES)
 
     @property
     def sink_stage(self) -> Stage:

@@ -5,6 +5,7 @@ state_dir/queries/<query id>/<step>/   checkpoint/ of a stage with a Spark query
 state_dir/shared/<input>/              checkpoint/ and members.json of a shared scan
 state_dir/companies/<name>/            of aggregates that share a Spark query (see shared_query.py)
 state_dir/push/<query id>/             of push queries, gone with them
+state_dir/dropped/                     what is being deleted
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import hashlib
 import logging
 import shutil
 import threading
+import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -152,7 +155,8 @@ class Queries:
         self._pushes: dict[str, PushQuery] = {}
         self._push_count = 0
         self._pulls = Pulls(self._runtime)
-        shutil.rmtree(self._dir / "push", ignore_errors=True)
+        for left in ("push", "dropped"):
+            shutil.rmtree(self._dir / left, ignore_errors=True)
         self._forget_scanned("")
 
     # Persistent queries
@@ -180,7 +184,7 @@ class Queries:
             self._end(query, keep=keep)
             del self._queries[query_id]
         if not keep:
-            shutil.rmtree(self._query_dir(query_id), ignore_errors=True)
+            self._drop(self._query_dir(query_id))
             if query.plan.needs_tasks or query.plan.internal_topics:
                 self._cluster.delete_internal_topics(query_id, self._runtime.service_id)
 
@@ -193,7 +197,7 @@ class Queries:
             for step in [path.name for path in home.iterdir()]:
                 self._admission.dismiss(f"{home.name}/{step}", keep=False)
                 self._forget_scanned(f"{home.name}/{step}")
-            shutil.rmtree(home, ignore_errors=True)
+            self._drop(home)
         self._cluster.delete_internal_topics(query_id, self._runtime.service_id)
         log.info("query %s was ended before: what was left of it is deleted", query_id)
 
@@ -285,6 +289,15 @@ class Queries:
 
     def _query_dir(self, query_id: str) -> Path:
         return self._dir / "queries" / quote(query_id, safe="")
+
+    def _drop(self, home: Path) -> None:
+        """Under another name first: a task that is late finds nothing to write into, and not a
+        folder that is half deleted."""
+        place = self._dir / "dropped" / uuid.uuid4().hex
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            home.rename(place)
+        shutil.rmtree(place, ignore_errors=True)
 
     def _begin(self, query: _Query) -> None:
         """All parts or none: whoever tries again must not find some of them running."""

@@ -105,14 +105,16 @@ class TaskQuery:
     def stop(self, *, keep: bool) -> None:
         self.stop_soon()
         for part in self.parts:
-            part.stop()
+            part.stop_or_raise()
 
     def stop_soon(self) -> None:
         for part in self.parts:
             part.stop_soon()
 
     def close(self) -> None:
-        self.stop(keep=True)
+        self.stop_soon()
+        for part in self.parts:
+            part.stop()
 
     def retry(self) -> bool:
         return False

@@ -27,15 +27,14 @@ class Avro(Registered):
 
     def write(self, columns: Sequence[pa.Array], count: int) -> pa.Array:
         if self._writer is None:
-            self._writer = self._new_writer()
+            self._writer = self.written_by(self.schema_text(), self._new_writer)
         return self._writer.write(columns, count)
 
     def schema_text(self) -> str:
         name = self.format.properties.get(FULL_NAME, "")
         return json.dumps(avro_schema(self.fields, wrapped=self.wrapped, name=name))
 
-    def _new_writer(self) -> PayloadWriter:
-        schema = self.written_schema(self.schema_text())
+    def _new_writer(self, schema: RegisteredSchema) -> PayloadWriter:
         root = self.registry.parsed(schema).body.root
         prefix = framing.with_id(schema.id, b"")
         return PayloadWriter(root, self.fields, wrapped=self.wrapped, prefix=prefix)

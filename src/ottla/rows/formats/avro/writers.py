@@ -204,6 +204,21 @@ class RequiredWriter(AvroWriter):
         self.inner.write(row, out)
 
 
+class DefaultWriter(AvroWriter):
+    """A type without null, of a field with a default: that is written for a null."""
+
+    def __init__(self, inner: AvroWriter, valid: bytes, default: bytes) -> None:
+        self.inner = inner
+        self.valid = valid
+        self.default = default
+
+    def write(self, row: i64, out: BytesWriter) -> None:
+        if self.valid[row]:
+            self.inner.write(row, out)
+        else:
+            out.write(self.default)
+
+
 class ConstantWriter(AvroWriter):
     """The default of a field that the rows have not, or a null."""
 

@@ -1,7 +1,8 @@
 """A plan for rows as payloads of one schema: which writer takes which column.
 
 Fields find their columns by name, whatever the case; an exact match wins. A field without a column
-is written as its default, or as null. A column without a field is refused.
+is written as its default, or as null; a column that is null as the default of a field that can't
+be. A column without a field is refused.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ottla.rows.formats.avro.writers import (
     BytesWriterOf,
     ConstantWriter,
     DecimalWriter,
+    DefaultWriter,
     DoubleWriter,
     ListWriter,
     LongWriter,
@@ -136,11 +138,19 @@ def _record(
         if column is None:
             writers.append(_constant(field, inner))
         else:
-            writers.append(_writer(field.type, column.type, by_name[column.name], inner))
+            writers.append(_field(field, column.type, by_name[column.name], inner))
     return RecordWriter(writers)
 
 
-def _constant(field: AvroField, path: str) -> AvroWriter:
+def _field(field: AvroField, type_: SqlType, array: pa.Array, path: str) -> AvroWriter:
+    valid = _valid(array)
+    if not valid or field.type.kind == "union" or not field.has_default:
+        return _writer(field.type, type_, array, path)
+    inner = _inner(field.type, type_, array, path)
+    return DefaultWriter(inner, valid, _constant(field, path).data)
+
+
+def _constant(field: AvroField, path: str) -> ConstantWriter:
     """The default of a field; a field that can be null is null."""
     node = field.type
     if not field.has_default:

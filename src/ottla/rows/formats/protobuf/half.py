@@ -35,14 +35,13 @@ class Protobuf(Registered):
 
     def write(self, columns: Sequence[pa.Array], count: int) -> pa.Array:
         if self._writer is None:
-            self._writer = self._new_writer()
+            self._writer = self.written_by(self.schema_text(), self._new_writer)
         return self._writer.write(columns, count, self._prefix)
 
     def schema_text(self) -> str:
         return schema_text(self.format, self.fields)
 
-    def _new_writer(self) -> MessageWriter:
-        schema = self.written_schema(self.schema_text())
+    def _new_writer(self, schema: RegisteredSchema) -> MessageWriter:
         parsed = self.registry.parsed(schema)
         name = full_name(self.format)
         indexes = message_indexes(parsed.body.file, name) if name else (0,)
