@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ottla.spelling import near
+
 WIDTH: Final = 80
 NAME_WIDTH_MAX: Final = 40
 
@@ -113,7 +115,9 @@ class Options:
             name, equals, value = word.lstrip("-").partition("=")
             option = self._known.get(name)
             if option is None:
-                raise UsageError(f"{name} is not a recognized option")
+                meant = near(name, self._known)
+                hint = f"; did you mean --{meant}?" if meant else ""
+                raise UsageError(f"{name} is not a recognized option{hint}")
             values = self._given.setdefault(name, [])
             taken: str | None = None
             if option.value is None:

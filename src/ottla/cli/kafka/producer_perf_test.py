@@ -118,14 +118,22 @@ def produce(given: argparse.Namespace) -> int:
     stats = Stats(given.num_records, given.reporting_interval)
     load = Load(given, stats)
     producer = BulkProducer(bootstrap, load.delivered, settings=settings)
-    load.run(producer, payload, "transactional.id" in settings)
+    gone: KafkaError | None = None
+    try:
+        load.run(producer, payload, "transactional.id" in settings)
+    except KafkaError as error:
+        gone = error
+        producer.give_up()
     print(stats.total())
     if load.steady is not None:
         print(load.steady.total("steady state records"))
     if given.print_metrics:
         print_metrics("producer-metrics", producer.metrics())
     if load.failures:
-        print(f"{load.failures} records were not delivered: {load.failure}", file=sys.stderr)
+        why = gone or load.failure
+        print(f"{load.failures} records were not delivered: {why}", file=sys.stderr)
+    elif gone is not None:
+        raise gone
     return 1 if load.failures else 0
 
 
