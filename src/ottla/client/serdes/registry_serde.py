@@ -24,7 +24,7 @@ from ottla.client.serdes.serde_settings import (
     with_own,
 )
 from ottla.errors import KafkaError
-from ottla.extras import install_command
+from ottla.extras import MissingExtra, install_command
 from ottla.schemas.framing import (
     GUID_BYTES,
     ID_FRAME,
@@ -329,6 +329,8 @@ class RegistrySerde(Serde[T]):
                 raise
             raise self._failure(topic, schema, error) from error
         except KafkaError:
+            raise
+        except MissingExtra:
             raise
         except ImportError as error:
             raise ImportError(f"{_MISSING}: {install_command('registry')} ({error})") from error
