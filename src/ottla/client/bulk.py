@@ -19,7 +19,7 @@ from ottla.client.record import TopicPartition
 from ottla.client.settings import LOG_LEVEL, ConnectionErrors, client_with, translate
 from ottla.errors import ErrorCode, KafkaError
 
-SILENCE_S_MAX: Final = 30.0  # without a delivery report; a producer gives up then
+SILENCE_S_MAX: Final = 30.0  # without a record that was delivered; a producer gives up then
 REPORTS_EVERY: Final = 256  # records between two looks at delivery reports
 STATISTICS_MS: Final = 1000
 FLUSH_SLICE_S: Final = 0.5
@@ -42,7 +42,7 @@ class BulkProducer:
         self._on_delivery = on_delivery
         self._since = 0
         self._silence_s_max = silence_s_max
-        self._heard = time.monotonic()  # of the last report, or of the first record after none
+        self._heard = time.monotonic()  # of the last record that was delivered
         self._errors = ConnectionErrors(settings or {})
         self._statistics: dict[str, Any] = {}
         wishes: dict[str, Any] = {
@@ -116,9 +116,10 @@ class BulkProducer:
         return _flat(self._statistics)
 
     def _delivered(self, error: object, message: confluent_kafka.Message) -> None:
-        self._heard = time.monotonic()
         latency = message.latency()
         failure = None if error is None else failure_of(error)
+        if failure is None:
+            self._heard = time.monotonic()
         self._on_delivery(0.0 if latency is None else latency * 1000, len(message), failure)
 
     def _keep(self, text: str) -> None:

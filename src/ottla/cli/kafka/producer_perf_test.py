@@ -7,7 +7,7 @@ import random
 import sys
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,7 @@ from ottla.cli.kafka.tool import (
     log_to_stderr,
     read_properties,
 )
-from ottla.client.bulk import BulkProducer
+from ottla.client.bulk import SILENCE_S_MAX, BulkProducer
 from ottla.client.delivery import Setting
 from ottla.client.protocol.probe import probe
 from ottla.errors import KafkaError
@@ -117,7 +117,9 @@ def produce(given: argparse.Namespace) -> int:
         )
     stats = Stats(given.num_records, given.reporting_interval)
     load = Load(given, stats)
-    producer = BulkProducer(bootstrap, load.delivered, settings=settings)
+    producer = BulkProducer(
+        bootstrap, load.delivered, settings=settings, silence_s_max=silence_s(settings)
+    )
     gone: KafkaError | None = None
     try:
         load.run(producer, payload, "transactional.id" in settings)
@@ -135,6 +137,12 @@ def produce(given: argparse.Namespace) -> int:
     elif gone is not None:
         raise gone
     return 1 if load.failures else 0
+
+
+def silence_s(settings: Mapping[str, Setting]) -> float:
+    """How long no record may be delivered before the brokers are taken for gone."""
+    asked = str(settings.get("delivery.timeout.ms", ""))
+    return min(SILENCE_S_MAX, int(asked) / 1000) if asked.isdigit() else SILENCE_S_MAX
 
 
 class Load:
