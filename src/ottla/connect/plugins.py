@@ -76,8 +76,8 @@ class Plugins:
             interface = _interface(kinds)
             raise ConnectException(
                 f"Failed to find any class that implements {interface} and which name matches "
-                f"{name}{self._meant(name, kinds)}, available {interface.lower()}s are: "
-                f"{_listed(self.all(*kinds))}"
+                f"{name}, available {interface.lower()}s are: {_listed(self.all(*kinds))}"
+                f"{self._meant(name, kinds)}"
             )
         return imported
 
@@ -85,7 +85,7 @@ class Plugins:
         """The last part of a long name counts: packages are long, and all alike."""
         there = [one for each in self.all(*kinds) for one in each.names()]
         found = near(name, there) or near(name.rpartition(".")[2], there)
-        return f" (did you mean {found}?)" if found else ""
+        return f". Did you mean {found}?" if found else ""
 
     def connector(self, name: str) -> type[Connector]:
         return self.find(name, *CONNECTORS).load()
