@@ -75,6 +75,7 @@ KNOWN: Final = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
     "ottla.layout",
+    "ottla.processing.log",
     "ottla.work",
     "ottla.work.ticks",
     "ottla.work.homes",
@@ -118,6 +119,8 @@ class ReadOptions:
     fetch_bytes_max: int = FETCH_BYTES_MAX
     layout: str = ""
     registry: Mapping[str, str] = field(default_factory=dict, repr=False)  # with passwords
+    processing_log: str = ""
+    """The topic for records of which the layout makes no row."""
     work: str = ""
     ticks: bool = False
     homes: int | None = None
@@ -164,6 +167,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
         fetch_bytes_max=_count(options, "kafka.max.partition.fetch.bytes") or FETCH_BYTES_MAX,
         layout=options.get("ottla.layout", ""),
         registry=registry_settings(options),
+        processing_log=options.get("ottla.processing.log", ""),
         work=options.get("ottla.work", ""),
         ticks=_truth(options, "ottla.work.ticks", default=False),
         homes=_count(options, "ottla.work.homes"),
