@@ -44,7 +44,7 @@ class Unreadable:
         return f"{where} is no row, its {self.target}: {self.cause}"
 
     def to_json(self) -> bytes:
-        error = {
+        error: dict[str, object] = {
             "target": self.target,
             "errorMessage": self.cause,
             "recordB64": None,
