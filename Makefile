@@ -32,16 +32,22 @@ help:
 	@echo "make functions-doc write docs/sql-functions.md anew from the table of functions"
 	@echo "make connectors-doc write the tables of docs/connectors.md anew from the connectors"
 
+# Each step says what it does; pip and uv draw bars of their own on a terminal.
 $(READY): pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip uv
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --group dev --compile-bytecode --editable .
-	$(BIN)/python -m compileall -q src
+	@echo "== Setting up $(VENV), once (about a minute): a Python environment"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "== $(VENV): the installer"
+	@$(BIN)/python -m pip install --quiet --progress-bar on --upgrade pip uv
+	@echo "== $(VENV): Ottla, its libraries, and what its tests need"
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --group dev --compile-bytecode --editable .
+	@echo "== $(VENV): bytecode, so that the broker starts in a fraction of a second"
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 # Everything that `make run` can do without: Spark is half a gigabyte.
 $(SPARK): $(READY)
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --compile-bytecode --editable '.[spark,registry,rules]'
+	@echo "== Setting up Spark in $(VENV), once: half a gigabyte, a minute or more"
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --compile-bytecode --editable '.[spark,registry,rules]'
 	@touch $@
 
 run: $(READY)
@@ -109,10 +115,14 @@ suites: $(READY)
 
 # The hot modules as C extensions, in an environment of its own: the editable install stays plain.
 $(COMPILED)/.ready: $(READY) setup.py $(shell find src -name '*.py')
-	test -x $(COMPILED)/bin/python || $(PYTHON) -m venv $(COMPILED)
-	$(BIN)/uv pip install --quiet --python $(COMPILED)/bin/python 'setuptools>=77' mypy numpy pyarrow --group dev
-	OTTLA_COMPILE=1 $(BIN)/uv pip install --quiet --python $(COMPILED)/bin/python \
+	@echo "== $(COMPILED): a Python environment"
+	@test -x $(COMPILED)/bin/python || $(PYTHON) -m venv $(COMPILED)
+	@echo "== $(COMPILED): mypyc, and what Ottla's tests need"
+	@$(BIN)/uv pip install --python $(COMPILED)/bin/python 'setuptools>=77' mypy numpy pyarrow --group dev
+	@echo "== $(COMPILED): the hot modules, by mypyc and the C compiler (some minutes)"
+	@OTTLA_COMPILE=1 $(BIN)/uv pip install --python $(COMPILED)/bin/python \
 		--no-build-isolation --compile-bytecode --reinstall-package ottla '.[spark,registry,rules]'
+	@echo "== $(COMPILED)/bin/ottla is there"
 	@touch $@
 
 compile: $(COMPILED)/.ready

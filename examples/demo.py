@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import random
 import runpy
@@ -37,6 +38,7 @@ from ottla.client.serdes.avro import Avro
 from ottla.connect.run import runner
 from ottla.connect.run.worker import Worker
 from ottla.errors import KafkaError
+from ottla.progress import step
 from ottla.spark import session
 from ottla.sql.engine.engine import Engine
 from ottla.sql.run.workers import Workers
@@ -118,11 +120,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     wishes = parser.parse_args()
     console = Console()
-    with (
-        LocalCluster(process=True, registry=True) as cluster,
-        tempfile.TemporaryDirectory() as state,
-        ExitStack() as stack,
-    ):
+    tell_steps()
+    with tempfile.TemporaryDirectory() as state, ExitStack() as stack:
+        with step("A broker and a schema registry start"):
+            cluster = stack.enter_context(LocalCluster(process=True, registry=True))
         servers, registry = cluster.bootstrap_servers, cluster.registry_url
         console.print(
             f"A broker listens on [bold]{servers}[/bold], a registry at [bold]{registry}[/bold]."
@@ -132,10 +133,27 @@ def main() -> int:
         files = Path(state) / "parquet"
         stack.enter_context(payments_to(files, servers, registry, console))
         shop = Shop(servers, registry, wishes.seed)
+        console.print(
+            f"The shop is open for {wishes.seconds:.0f} s: orders, payments, and the table as it"
+            " changes."
+        )
         right = show(engine, shop, wishes.seconds, console)
-        right &= sales_agree(sales, shop, console)
-        right &= files_agree(files, servers, console)
-        return 0 if right else 1
+        with step("The stream job counts the last orders"):
+            counted = sales_agree(sales, shop, console)
+        with step("The connector writes the last payments"):
+            written = files_agree(files, servers, console)
+        console.print("All of it stops.")
+        return 0 if right and counted and written else 1
+
+
+def tell_steps() -> None:
+    """A terminal has a spinner for each step; a file or a pipe gets lines."""
+    steps = logging.getLogger("ottla.progress")
+    steps.setLevel(logging.INFO)
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(logging.Formatter("== %(message)s"))
+    steps.addHandler(handler)
+    steps.propagate = False
 
 
 @contextmanager
@@ -157,7 +175,7 @@ def engine_on(
         console.print(Syntax(STATEMENTS, "sql", background_color="default"))
         engine.execute(STATEMENTS)
         show_schemas(registry_url, console)
-        with console.status("Spark starts ..."):
+        with step("Spark starts, and the queries on it"):
             trouble = workers.wait_for_spark()
         if trouble:
             raise RuntimeError(f"Spark did not start: {trouble}")

@@ -39,6 +39,26 @@ def logging_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.connect.process.log_to_terminal", lambda verbose: None)
 
 
+def test_the_status_of_a_connector_that_no_worker_has_begun_with(
+    ottla: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("herders.Pretended.tell", lambda self: None)
+    file = tmp_path / "lines.json"
+    file.write_text(json.dumps({"name": "lines", "config": LINES}))
+    assert ottla("create", str(file)).code == 0
+    ran = ottla("status", "lines")
+    assert (ran.code, ran.err) == (0, "")
+    assert "lines (source)" in ran.out
+    assert "UNASSIGNED" in ran.out
+    found = json.loads(ottla("status", "lines", "--json").out)
+    assert found["connector"]["state"] == "UNASSIGNED"
+    missing = ottla("status", "lnes")
+    assert (missing.code, missing.err) == (
+        1,
+        "error There is no connector lnes; did you mean lines?\n",
+    )
+
+
 def test_a_connectors_life(ottla: Tool, tmp_path: Path) -> None:
     file = tmp_path / "lines.json"
     file.write_text(json.dumps({"name": "lines", "config": LINES, "initial_state": "PAUSED"}))
@@ -87,6 +107,7 @@ def test_plugins_and_validation(ottla: Tool, tmp_path: Path) -> None:
     file.write_text("name=lines\nconnector.class=Lynes\n")
     unknown = ottla("validate", str(file)).err
     assert "which name matches Lynes, available connectors are: " in unknown
+    assert "Did you mean Lines?" in unknown
     assert "PluginDesc" not in unknown
     file.write_text("connector.class=Lines\n")
     assert "a connector has a `name`" in ottla("create", str(file)).err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from ottla.cli.kafka.consumer_perf_test import main as consumer_main
 from ottla.cli.kafka.perf import Stats
 from ottla.cli.kafka.producer_perf_test import main as producer_main
 from ottla.client import Admin, Consumer
+from ottla.testing import LocalCluster
 
 Tool = Callable[..., Any]
 
@@ -149,3 +151,33 @@ def test_percentiles_are_of_what_was_added() -> None:
         stats.add(float(number), 10)
     assert [stats.percentile(each) for each in (0.5, 0.95, 0.99, 0.999)] == [500, 950, 990, 999]
     assert "499.50 ms avg latency, 999.00 ms max latency" in stats.total()
+
+
+@pytest.mark.parametrize("mode", [(), ("--transactional-id", "gone")])
+def test_it_ends_when_the_brokers_are_gone(run: Tool, topic: str, mode: tuple[str, ...]) -> None:
+    """Records that fail must not keep it going: more of them would follow for ever."""
+    with LocalCluster() as cluster:
+        with Admin(cluster.bootstrap_servers) as admin:
+            admin.topics.create(topic, 1)
+
+        def kill_later() -> None:
+            with Consumer(
+                cluster.bootstrap_servers, topic, auto_offset_reset="earliest"
+            ) as consumer:
+                assert consumer.take(10), "the test has begun"
+            cluster.kill()
+
+        killer = threading.Thread(target=kill_later)
+        killer.start()
+        ran = run(
+            producer_main,
+            *("--bootstrap-server", cluster.bootstrap_servers, "--topic", topic),
+            *("--num-records", "1000000000", "--record-size", "10", "--throughput", "2000"),
+            *("--command-property", "delivery.timeout.ms=2000", "request.timeout.ms=1000"),
+            *mode,
+        )
+        killer.join()
+    assert ran.code == 1
+    assert "records sent," in ran.out
+    assert re.search(r"records were not delivered: no record was delivered for \d+ s", ran.err)
+    assert "cannot reach" in ran.err

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.protocol.connection import BrokerConnection, parse_servers
+from ottla.client.bootstrap_servers import parse_servers
+from ottla.client.protocol.connection import BrokerConnection
 from ottla.client.protocol.connection_pool import ConnectionPool
 from ottla.client.protocol.probe import probe
 from ottla.errors import ErrorCode, KafkaError

@@ -25,6 +25,7 @@ from ottla.client import (
 from ottla.client.registry_error import RegistryError
 from ottla.client.serde import is_infrastructure
 from ottla.client.serdes.registry_serde import RegistrySerde
+from ottla.extras import install_command
 from ottla.schemas.framing import with_guid
 from ottla.schemas.schema_types import Reference
 from ottla.testing import LocalCluster
@@ -259,7 +260,7 @@ def test_a_registry_that_is_not_there_is_not_the_records_fault(
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"use.latest.versoin": True}, "is it use.latest.version"),
+        ({"use.latest.versoin": True}, "did you mean use.latest.version"),
         ({"use.latest.version": True, "auto.register.schemas": True}, "can't both be true"),
         ({"value.subject.name.strategy": "Best"}, "no subject name strategy"),
         ({"value.schema.id.serializer": "footer"}, "prefix or header"),
@@ -297,7 +298,7 @@ def test_a_missing_package_names_the_extra(
         f"{of.__name__}(A, registry={registry_url!r}).serialize('extra-{missing}', A(1))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
-    assert b"pip install 'ottla[registry]'" in done.stderr
+    assert install_command("registry").encode() in done.stderr
 
 
 def test_a_schema_that_is_a_reference_alone_has_the_name_of_what_it_refers_to(

@@ -106,6 +106,26 @@ def test_plain_serdes_say_it_too(servers: str, topic: str) -> None:
         assert error.value.schema == ""
 
 
+def test_no_json_is_told_with_its_place_and_can_be_left_out(servers: str, topic: str) -> None:
+    with Producer(servers, value=str) as producer:
+        for text in ('{"a": 1}', "{no JSON", '{"a": 2}'):
+            producer.send(topic, text)
+    with Consumer(servers, topic, value=dict, auto_offset_reset="earliest") as consumer:
+        assert consumer.take(1)[0].value == {"a": 1}
+        with pytest.raises(RecordDeserializationError) as error:
+            consumer.take(1)
+    assert str(error.value).startswith(f"can't deserialize the value of {topic}-0 at offset 1: ")
+    assert isinstance(error.value.__cause__, ValueError)
+    with Consumer(
+        servers,
+        topic,
+        value=dict,
+        auto_offset_reset="earliest",
+        deserialization_exception_handler="continue",
+    ) as consumer:
+        assert [each.value for each in consumer.take(2)] == [{"a": 1}, {"a": 2}]
+
+
 def test_records_can_be_left_out(servers: str, broken: str, group: str, registry_url: str) -> None:
     def consumer() -> Consumer[bytes, Order]:
         return Consumer(

@@ -177,7 +177,7 @@ def test_assign_names_partitions() -> None:
             True,
             "either of 'error' or 'latest'",
         ),
-        (SERVERS | {"subscribe": "t", "ottla.layuot": "x"}, True, "is it 'ottla.layout'?"),
+        (SERVERS | {"subscribe": "t", "ottla.layuot": "x"}, True, "did you mean ottla.layout?"),
     ],
 )
 def test_what_can_not_be_is_refused(given: Mapping[str, str], streaming: bool, words: str) -> None:
@@ -187,7 +187,7 @@ def test_what_can_not_be_is_refused(given: Mapping[str, str], streaming: bool, w
 def test_an_option_that_is_not_known_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         options(startingOffset="earliest")
-    assert "is it 'startingOffsets'?" in caplog.text
+    assert "did you mean startingOffsets?" in caplog.text
 
 
 def test_a_limit_for_each_partition_must_name_all() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable
 
@@ -53,11 +54,41 @@ def test_by_default_a_task_fails_and_says_where() -> None:
         assert "5 bytes where 8 were expected" in str(error.value.__cause__)
         with pytest.raises(StreamsError) as error:
             pipe(driver, long(0))
+        line = dividing.__code__.co_firstlineno + 3
         assert str(error.value) == (
-            "Exception caught in process. taskId=0_0, processor=KSTREAM-SOURCE-0000000000, "
-            "topic=in, partition=0, offset=1"
+            "Exception caught in process. taskId=0_0, processor=KSTREAM-MAPVALUES-0000000001, "
+            f"topic=in, partition=0, offset=1 ({__file__}:{line}, in <lambda>)"
         )
         assert isinstance(error.value.__cause__, ZeroDivisionError)
+
+
+def test_the_line_is_the_users_own_where_a_library_has_failed() -> None:
+    def parsed(value: str) -> int:
+        return int(json.loads(value)["id"])
+
+    topology = strings()
+    stream = topology.stream("in").map_values(str.strip).filter(bool)
+    stream.map_values(parsed).map_values(str).to("out")
+    with TopologyTestDriver(topology) as driver, pytest.raises(StreamsError) as error:
+        pipe(driver, b"no JSON")
+    line = parsed.__code__.co_firstlineno + 1
+    assert f"({__file__}:{line}, in parsed)" in str(error.value)
+    assert "processor=KSTREAM-MAPVALUES-0000000003," in str(error.value)
+
+
+def test_a_processor_of_the_users_own_is_named() -> None:
+    class Fails(Processor[str, str]):
+        def process(self, record: Record[str, str]) -> None:
+            raise KeyError(record.value)
+
+    topology = strings()
+    topology.stream("in").map_values(str.upper).process(Fails, name="fails")
+    with TopologyTestDriver(topology) as driver, pytest.raises(StreamsError) as error:
+        pipe(driver, b"x")
+    assert "processor=fails," in str(error.value)
+    assert f"({__file__}:{Fails.process.__code__.co_firstlineno + 1}, in process)" in str(
+        error.value
+    )
 
 
 def test_log_and_continue_goes_on_with_the_next_record(caplog: pytest.LogCaptureFixture) -> None:

@@ -17,9 +17,10 @@ import ottla
 from ottla.auth.audit import LOGGER as AUDIT
 from ottla.broker.broker import Broker
 from ottla.cluster.store import StoreError as MetaStoreError
-from ottla.config import ConfigError, ServerConfig
+from ottla.config import BROKER_CONFIGS, ConfigError, ServerConfig
 from ottla.errors import KafkaError
 from ottla.net.loop import run as run_loop
+from ottla.spelling import did_you_mean
 from ottla.storage.store import StoreError
 
 log = logging.getLogger("ottla.broker")
@@ -54,7 +55,8 @@ def run(config: ServerConfig, *, beside: Beside | None = None) -> int:
     _set_up_logging()
     _raise_file_limit()
     for name in config.unknown:
-        log.warning("unknown property %s is ignored", name)
+        hint = did_you_mean(name, BROKER_CONFIGS)
+        log.warning("unknown property %s is ignored%s", name, hint)
     for note in config.notes:
         log.info("%s", note)
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -12,6 +12,7 @@ from ottla.cluster.metadata import Metadata
 from ottla.cluster.settings import Settings
 from ottla.cluster.store import MetaStore, StoreError
 from ottla.config import ServerConfig
+from ottla.extras import install_command
 
 JOURNAL = "ottla-metadata.journal"
 
@@ -24,7 +25,7 @@ async def own_store(config: ServerConfig) -> MetaStore:
         try:
             from ottla.cluster.zookeeper_options import open_store
         except ImportError:
-            message = "zookeeper.connect needs kazoo: pip install 'ottla[zookeeper]'"
+            message = f"zookeeper.connect needs kazoo: {install_command('zookeeper')}"
             raise StoreError(message) from None
         return await open_store(config)
     path = Path(config.log_dirs[0]) / JOURNAL

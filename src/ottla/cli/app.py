@@ -9,7 +9,9 @@ from typing import Annotated, Any, Final
 
 import typer
 import typer.core
+import typer.main
 
+from ottla.cli.help import use_our_help
 from ottla.cli.kafka.tool import INTERRUPTED, ToolError, broken_pipe, log_to_stderr
 from ottla.cli.output import fail
 from ottla.errors import KafkaError
@@ -106,7 +108,7 @@ def _version(wanted: bool) -> None:
 def options(
     *,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """What stands before a verb."""
@@ -127,8 +129,10 @@ def serve(context: typer.Context) -> None:
 def main(arguments: list[str]) -> int:
     log_to_stderr()
     add_verbs(arguments)
+    command = typer.main.get_command(app)
+    use_our_help(command)
     try:
-        app(args=arguments, prog_name="ottla")
+        command(args=arguments, prog_name="ottla")
     except SystemExit as exit:
         return exit.code if isinstance(exit.code, int) else 1
     except (KafkaError, ToolError) as error:

@@ -2,23 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Mapping
-from typing import Final
-
 from ottla.cli.kafka.tool import ToolError
-
-EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
-    "zookeeper": ("kazoo",),
-    "registry": (
-        *("fastavro", "google.protobuf", "httptools", "jsonschema_rs", "orjson"),
-        *("starlette", "uvicorn"),
-    ),
-    "spark": (
-        *("pyspark", "pyarrow", "pandas", "sqlglot", "orjson", "starlette", "hypercorn"),
-        "prompt_toolkit",
-    ),
-}
+from ottla.extras import EXTRAS, missing_of, missing_words
 
 
 def need_spark(verb: str) -> None:
@@ -27,16 +12,6 @@ def need_spark(verb: str) -> None:
 
 
 def need(verb: str, extra: str) -> None:
-    missing = [name for name in EXTRAS[extra] if not _is_there(name)]
+    missing = missing_of(EXTRAS[extra])
     if missing:
-        raise ToolError(
-            f"`{verb}` needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'}"
-            f" not installed: pip install 'ottla[{extra}]'"
-        )
-
-
-def _is_there(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:  # of a package within a package that is not there
-        return False
+        raise ToolError(missing_words(f"`{verb}`", missing, extra))

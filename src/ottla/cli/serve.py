@@ -7,6 +7,8 @@ import logging
 import sys
 from typing import TYPE_CHECKING
 
+from ottla.extras import EXTRAS, missing_of, missing_words
+
 if TYPE_CHECKING:
     from ottla.broker.process import Beside
     from ottla.registry.server import RegistryServer
@@ -33,6 +35,10 @@ def main(argv: list[str], *, prog: str = "ottla serve", file_required: bool = Fa
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 1
+    missing = [] if arguments.registry is None else missing_of(EXTRAS["registry"])
+    if missing:
+        print(missing_words("`ottla serve --registry`", missing, "registry"), file=sys.stderr)
+        return 1
     return run(config, beside=_registry(arguments.registry))
 
 
@@ -40,10 +46,7 @@ def _registry(properties: str | None) -> Beside | None:
     """What starts the registry, once the broker's address is known; None if nobody asked."""
     if properties is None:
         return None
-    from ottla.cli.extras import need
     from ottla.cli.kafka.tool import read_properties
-
-    need("ottla serve --registry", "registry")
 
     def start(bootstrap_servers: str) -> RegistryServer:
         from ottla.registry.settings import settings_of

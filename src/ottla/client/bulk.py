@@ -17,9 +17,12 @@ from ottla.client.delivery import Setting
 from ottla.client.failures import failure_of
 from ottla.client.record import TopicPartition
 from ottla.client.settings import LOG_LEVEL, ConnectionErrors, client_with, translate
+from ottla.errors import ErrorCode, KafkaError
 
+SILENCE_S_MAX: Final = 30.0  # without a record that was delivered; a producer gives up then
 REPORTS_EVERY: Final = 256  # records between two looks at delivery reports
 STATISTICS_MS: Final = 1000
+FLUSH_SLICE_S: Final = 0.5
 BATCH_RECORDS_MAX: Final = 5000
 
 Metrics = dict[str, float | str]
@@ -34,9 +37,13 @@ class BulkProducer:
         on_delivery: Callable[[float, int, Exception | None], None],
         *,
         settings: Mapping[str, Setting] | None = None,
+        silence_s_max: float = SILENCE_S_MAX,
     ) -> None:
         self._on_delivery = on_delivery
         self._since = 0
+        self._silence_s_max = silence_s_max
+        self._heard = time.monotonic()  # of the last record that was delivered
+        self._errors = ConnectionErrors(settings or {})
         self._statistics: dict[str, Any] = {}
         wishes: dict[str, Any] = {
             "bootstrap.servers": bootstrap_servers,
@@ -45,7 +52,7 @@ class BulkProducer:
             "queue.buffering.max.messages": 500_000,
             "statistics.interval.ms": STATISTICS_MS,
             **translate(settings or {}),
-            "error_cb": ConnectionErrors(settings or {}).tell,
+            "error_cb": self._errors.tell,
             "stats_cb": self._keep,
         }
         self.raw: confluent_kafka.Producer = client_with(confluent_kafka.Producer, wishes)
@@ -61,6 +68,7 @@ class BulkProducer:
                 return
             except BufferError:
                 self.raw.poll(0.01)
+                self._check_heard()
             except confluent_kafka.KafkaException as error:
                 raise failure_of(error) from None
 
@@ -69,19 +77,36 @@ class BulkProducer:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             self.raw.poll(left)
+        if len(self.raw):
+            self._check_heard()
+        else:
+            self._heard = time.monotonic()
 
     def flush(self) -> None:
-        while self.raw.flush(0.5):
-            pass
+        while self.raw.flush(FLUSH_SLICE_S):
+            self._check_heard()
+
+    def give_up(self) -> None:
+        """What is not delivered yet fails at once."""
+        self.raw.purge()
+        self.raw.flush(FLUSH_SLICE_S)
+
+    def _check_heard(self) -> None:
+        silence_s = time.monotonic() - self._heard
+        if silence_s > self._silence_s_max:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"no record was delivered for {silence_s:.0f} s{self._errors.because()}",
+            )
 
     def begin(self) -> None:
         self._call(self.raw.begin_transaction)
 
     def commit(self) -> None:
-        self._call(self.raw.commit_transaction)
+        self._call(self.raw.commit_transaction, self._silence_s_max)
 
     def start_transactions(self) -> None:
-        self._call(self.raw.init_transactions)
+        self._call(self.raw.init_transactions, self._silence_s_max)
 
     def metrics(self) -> Metrics:
         """librdkafka's own counts; it gives them once a second."""
@@ -93,14 +118,16 @@ class BulkProducer:
     def _delivered(self, error: object, message: confluent_kafka.Message) -> None:
         latency = message.latency()
         failure = None if error is None else failure_of(error)
+        if failure is None:
+            self._heard = time.monotonic()
         self._on_delivery(0.0 if latency is None else latency * 1000, len(message), failure)
 
     def _keep(self, text: str) -> None:
         self._statistics = json.loads(text)
 
-    def _call(self, what: Callable[[], object]) -> None:
+    def _call(self, what: Callable[..., object], *arguments: object) -> None:
         try:
-            what()
+            what(*arguments)
         except confluent_kafka.KafkaException as error:
             raise failure_of(error) from None
 

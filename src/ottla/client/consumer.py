@@ -23,7 +23,7 @@ import confluent_kafka
 
 from ottla.client.dead_letters import OnUndecodable, handler_of
 from ottla.client.delivery import CONSUMER, Delivery, Setting, delivery_of
-from ottla.client.failures import failure_of
+from ottla.client.failures import failure_of, interrupted
 from ottla.client.received import RecordDeserializationError, is_trouble, reader_of
 from ottla.client.record import K, Record, TopicPartition, V
 from ottla.client.serde import BYTES
@@ -234,6 +234,8 @@ class Consumer(Generic[K, V]):
             messages = [first, *self.raw.consume(BATCH_RECORDS_MAX - 1, 0)]
         except confluent_kafka.KafkaException as error:
             raise failure_of(error) from None
+        except SystemError as error:
+            raise interrupted(error) from None
         records = [each for each in messages if not is_trouble(each)]
         if revocations != self._revocations and self.delivery is Delivery.EXACTLY_ONCE:
             self._put_back(records)  # some may be of partitions that went, or came anew

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import current_thread, main_thread
 from typing import Final
 
 import confluent_kafka
@@ -38,6 +39,12 @@ def failure_of(error: object) -> KafkaError:
     if not isinstance(error, confluent_kafka.KafkaError):
         return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
     return KafkaError(_code_of(error.code()), error.str())
+
+
+def interrupted(error: SystemError) -> BaseException:
+    """Ctrl-C, where confluent-kafka has lost it: its `poll` looks after signals by itself, and
+    then returns without the exception that their handler has raised."""
+    return KeyboardInterrupt() if current_thread() is main_thread() else error
 
 
 def _code_of(code: int) -> ErrorCode:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 import warnings
@@ -22,6 +23,7 @@ from ottla.client.serde import BYTES
 from ottla.client.serde_arguments import (
     Serdes,
     ToBytes,
+    not_serializable,
     serialized,
     serializers_of,
     writing_serdes,
@@ -37,10 +39,28 @@ POLL_S: Final = 0.1
 BLOCK_S_MAX: Final = 60.0
 FLUSH_S_MAX: Final = 60.0
 LOGIN_SLICE_S: Final = 1.0  # how soon a refused login is noticed
+FIRST_CONTACT_S: Final = 2.0  # how long an idle producer listens for brokers that are not there
+UNREACHABLE_S: Final = 0.5
+FLUSH_AFTER_ERROR_S: Final = 5.0  # the caller waits for the error of the `with` body
+
+log = logging.getLogger("ottla.client")
 
 
 class Sending(Future[Delivered]):
     """A record under way: `.result()` waits for it, and so does `await`. Errors are KafkaErrors."""
+
+    def __init__(self, errors: ConnectionErrors | None = None) -> None:
+        super().__init__()
+        self._errors = errors
+
+    def result(self, timeout: float | None = None) -> Delivered:
+        try:
+            return super().result(timeout)
+        except TimeoutError:
+            if self.done():
+                raise
+            why = self._errors.because() if self._errors is not None else ""
+            raise TimeoutError(f"the record was not delivered in {timeout} s{why}") from None
 
     def __await__(self) -> Generator[None, None, Delivered]:
         return asyncio.wrap_future(self).__await__()
@@ -100,6 +120,8 @@ class Producer(Generic[K, V]):
         self.raw: confluent_kafka.Producer = client_with(confluent_kafka.Producer, wishes)
         self._closing = threading.Event()
         self._under_way = threading.Event()
+        self._under_way.set()  # the first seconds: is anybody there?
+        self._listens_until = time.monotonic() + FIRST_CONTACT_S
         self._poller = threading.Thread(target=self._poll, name="ottla-producer", daemon=True)
         self._poller.start()
         if transactional_id is not None:
@@ -117,15 +139,18 @@ class Producer(Generic[K, V]):
     ) -> Sending:
         """Queue a record. Blocks only while the queue is full, for `block_s_max` at most."""
         self._errors.check()
-        sending = Sending()
+        sending = Sending(self._errors)
 
         def delivered(error: confluent_kafka.KafkaError | None, message: object) -> None:
             _settle(sending, error, message)
 
         pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
         if self._serdes is None:
-            data = None if value is None else self._value(value)
-            key_data = None if key is None else self._key(key)
+            try:
+                data = None if value is None else self._value(value)
+                key_data = None if key is None else self._key(key)
+            except TypeError as error:
+                raise not_serializable(topic, (self._key, self._value), key, value) from error
         else:
             key_data, data = serialized(self._serdes, topic, key, value, pairs)
         deadline = time.monotonic() + self._block_s_max
@@ -146,9 +171,14 @@ class Producer(Generic[K, V]):
                 if time.monotonic() > deadline:
                     raise KafkaError(
                         ErrorCode.REQUEST_TIMED_OUT,
-                        f"the producer's queue stayed full for {self._block_s_max} s",
+                        f"the producer's queue stayed full for {self._block_s_max} s"
+                        f"{self._errors.because()}",
                     ) from None
                 time.sleep(POLL_S / 10)  # the polling thread makes room meanwhile
+            except TypeError:  # the default serde passes on what it is given
+                if self._serdes is not None:
+                    raise
+                raise not_serializable(topic, (self._key, self._value), key, value) from None
             except confluent_kafka.KafkaException as error:
                 raise failure_of(error) from None
 
@@ -181,7 +211,8 @@ class Producer(Generic[K, V]):
             self._errors.check()
             if not wait_s:
                 raise KafkaError(
-                    ErrorCode.REQUEST_TIMED_OUT, f"{left} records not delivered after {timeout_s} s"
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"{left} records not delivered after {timeout_s} s{self._errors.because()}",
                 )
 
     @contextmanager
@@ -238,20 +269,41 @@ class Producer(Generic[K, V]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        if error is None:
+            self.close()
+            return
+        try:  # what the body has raised must not wait for a minute, nor be hidden
+            self.close(UNREACHABLE_S if self._errors.because() else FLUSH_AFTER_ERROR_S)
+        except KafkaError as failure:
+            log.warning("%s", failure)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self.__exit__, kind, error, trace)
 
     def _poll(self) -> None:
         """Delivery reports are served by a thread of ours, so that nobody has to call poll().
 
         It sleeps while nothing is under way. `send` sets the event behind `produce`, and it is
-        cleared before the count is looked at: no record is missed.
+        cleared before the count is looked at: no record is missed. In its first seconds it also
+        serves errors of connections, so that an address where nobody listens is logged at once.
         """
         while not self._closing.is_set():
             self._under_way.wait()
             self._under_way.clear()
-            while len(self.raw) and not self._closing.is_set():
+            while self._has_to_poll() and not self._closing.is_set():
                 with suppress(*_FATAL):  # the futures that are left wait for this thread
                     self.raw.poll(POLL_S)
+
+    def _has_to_poll(self) -> bool:
+        return len(self.raw) > 0 or time.monotonic() < self._listens_until
 
     def _call(self, what: Callable[..., object], *arguments: object) -> None:
         try:

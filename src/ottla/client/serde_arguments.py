@@ -100,6 +100,28 @@ def serialized(
     )
 
 
+def not_serializable(
+    topic: str, serializers: tuple[Serializer, Serializer], key: Any, value: Any
+) -> TypeError:
+    """What to say of a key or a value of which the producer's serdes make no bytes."""
+    of_value = serializers[1]
+    side, given = ("key", key) if _makes_bytes(of_value, value) else ("value", value)
+    kind = type(given)
+    serde = kind.__name__ if kind in _OF_TYPE else "Json()"
+    return TypeError(
+        f"the {side} of a record for {topic} is of type {kind.__name__}, and the producer's serde"
+        f" for it makes no bytes of that: give it another one, Producer(..., {side}={serde})"
+    )
+
+
+def _makes_bytes(serialize: Serializer, given: Any) -> bool:
+    try:
+        made = None if given is None else serialize(given)
+    except TypeError:
+        return False
+    return made is None or isinstance(made, (bytes, str))  # librdkafka takes both
+
+
 def _sees_topic(serde: Serde[Any], plain: str, method: str) -> bool:
     """Has the serde to be called by `method` or its kin with headers, in place of `plain`?
 

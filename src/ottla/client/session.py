@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import confluent_kafka
 from confluent_kafka.admin import AdminClient
 
+from ottla.client.bootstrap_servers import parse_servers
 from ottla.client.delivery import Setting
 from ottla.client.failures import failure_of
 from ottla.client.permissions import denied
@@ -29,6 +30,7 @@ class Session:
     def __init__(
         self, bootstrap_servers: str, settings: Mapping[str, Setting], timeout_s: float
     ) -> None:
+        parse_servers(bootstrap_servers)  # what is no address is refused now, not when it is used
         self.bootstrap_servers = bootstrap_servers
         self.settings = settings
         self.timeout_s = timeout_s

@@ -14,11 +14,14 @@ from typing import Any, Final, TypeVar
 
 import confluent_kafka
 
+from ottla.client.bootstrap_servers import parse_servers
 from ottla.client.delivery import Setting
 from ottla.client.failures import failure_of
 from ottla.client.security import for_librdkafka, is_security, login_of, refused_login
 from ottla.client.serdes.serde_settings import is_serde_setting
+from ottla.client.setting_names import KAFKA_SETTINGS
 from ottla.errors import ErrorCode, KafkaError
+from ottla.spelling import did_you_mean
 
 log = logging.getLogger("ottla.client")
 
@@ -27,6 +30,8 @@ LOG_LEVEL: Final = (
 )
 
 REPEAT_S: Final = 30.0
+RECENT_S: Final = 60.0  # how long a trouble may be the reason of a timeout
+TRIED_AGAIN: Final = "; is the broker running there? It is tried again."
 TROUBLES_MAX: Final = 100
 
 _Client = TypeVar("_Client")
@@ -102,6 +107,8 @@ def _assignor(name: str) -> str:
 def client_with(make: Callable[[dict[str, Any]], _Client], settings: Mapping[str, Any]) -> _Client:
     """`make(settings)`, without the settings that librdkafka does not know."""
     kept = dict(settings)
+    if "bootstrap.servers" in kept:
+        parse_servers(str(kept["bootstrap.servers"]))  # librdkafka takes port 9092 for granted
     if "oauth_cb" in kept:
         # librdkafka waits ten seconds for the first token and then does not say why there is none.
         kept["oauth_cb"]("")
@@ -115,8 +122,14 @@ def client_with(make: Callable[[dict[str, Any]], _Client], settings: Mapping[str
             unknown = _UNKNOWN.search(str(failure))
             if unknown is None or unknown[1] not in kept:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, str(failure)) from None
-            log.warning("the setting %s is not known and not used", unknown[1])
+            hint = did_you_mean(unknown[1], KAFKA_SETTINGS)
+            log.warning("the setting %s is not known and not used%s", unknown[1], hint)
             del kept[unknown[1]]
+
+
+_UNREACHABLE: Final = re.compile(
+    r"(?:\w+://)?(\S+?)/\w+: (?:Connect to \S+ failed: (.+)|Failed to resolve '\S+': (.+))"
+)
 
 
 class ConnectionErrors:
@@ -130,17 +143,30 @@ class ConnectionErrors:
         self._settings = settings
         self._logged_at: dict[str, float] = {}
         self._refused: KafkaError | None = None
+        self._last, self._last_at = "", 0.0
 
     def tell(self, error: confluent_kafka.KafkaError) -> None:
         trouble = error.str().partition(" (after ")[0]
+        if error.code() == confluent_kafka.KafkaError._ALL_BROKERS_DOWN and self._last:
+            return  # each of them was told of before
+        unreachable = _UNREACHABLE.match(trouble)
+        if unreachable is not None:
+            address, why = unreachable[1], (unreachable[2] or unreachable[3]).rstrip(": ")
+            trouble = f"cannot reach {address}: {why}{TRIED_AGAIN}"
         if error.code() == confluent_kafka.KafkaError._AUTHENTICATION:
             self._refused = self._in_words(trouble)
             trouble = str(self._refused)
         now = time.monotonic()
+        self._last, self._last_at = trouble, now
         if now - self._logged_at.get(trouble, -REPEAT_S) >= REPEAT_S:
             self._logged_at = {trouble: now, **dict(list(self._logged_at.items())[:TROUBLES_MAX])}
             self._logged_at[trouble] = now
             log.warning("%s", trouble)
+
+    def because(self) -> str:
+        """`: cannot reach localhost:9092 ...`: the last trouble, for an error about a timeout."""
+        recent = self._last and time.monotonic() - self._last_at < RECENT_S
+        return f": {self._last.removesuffix(TRIED_AGAIN)}" if recent else ""
 
     def check(self) -> None:
         """Raise a refused login, once."""

@@ -24,7 +24,7 @@ import confluent_kafka
 
 from ottla.client.dead_letters import OnUndecodable, handler_of
 from ottla.client.delivery import Setting
-from ottla.client.failures import failure_of
+from ottla.client.failures import failure_of, interrupted
 from ottla.client.received import RecordDeserializationError, is_trouble, reader_of
 from ottla.client.record import K, Record, V
 from ottla.client.serde import BYTES
@@ -162,3 +162,5 @@ class ShareConsumer(Generic[K, V]):
             return what(*arguments)
         except confluent_kafka.KafkaException as error:
             raise failure_of(error) from None
+        except SystemError as error:
+            raise interrupted(error) from None

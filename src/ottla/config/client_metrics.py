@@ -12,6 +12,7 @@ from ottla.config.tables.client_metrics import (
     INTERVAL_MS_MIN,
 )
 from ottla.errors import ErrorCode, KafkaError
+from ottla.spelling import did_you_mean
 
 MATCH_KEYS = (
     "client_instance_id",
@@ -28,9 +29,9 @@ def validate_client_metrics(values: Mapping[str, str]) -> None:
     """Raise INVALID_REQUEST or INVALID_CONFIG, as Kafka does for each kind of fault."""
     for name in values:
         if name not in CLIENT_METRICS_CONFIGS:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {name}"
-            )
+            words = f"Unknown client metrics configuration: {name}"
+            hint = did_you_mean(name, CLIENT_METRICS_CONFIGS)
+            raise KafkaError(ErrorCode.INVALID_REQUEST, words + hint)
     if (text := values.get("interval.ms")) is not None:
         _check_interval(text)
     if (text := values.get("match")) is not None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from ottla.config.definition import Value, invalid_config, invalid_value
 from ottla.config.server import ServerConfig
 from ottla.config.tables.group_resource import GROUP_BOUNDS, GROUP_CONFIGS, GROUP_SYNONYMS
+from ottla.spelling import did_you_mean
 
 KINDS = ("consumer", "share", "streams")
 
@@ -32,7 +33,8 @@ def validate_group_overrides(server: ServerConfig, overrides: Mapping[str, str])
     """Raise INVALID_CONFIG for an unknown name, a bad value, or one that is out of bounds."""
     for name in overrides:
         if name not in GROUP_CONFIGS:
-            raise invalid_config(f"Unknown group config name: {name}")
+            hint = did_you_mean(name, GROUP_CONFIGS)
+            raise invalid_config(f"Unknown group config name: {name}{hint}")
     for name, text in overrides.items():
         try:
             value = GROUP_CONFIGS[name].parse(text)

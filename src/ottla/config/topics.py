@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from ottla.config.definition import Value, invalid_config, invalid_value
 from ottla.config.server import ServerConfig
 from ottla.config.tables.topics import TOPIC_CONFIGS
+from ottla.spelling import did_you_mean
 
 
 def topic_config(server: ServerConfig, overrides: Mapping[str, str]) -> dict[str, Value]:
@@ -22,7 +23,8 @@ def validate_topic_overrides(server: ServerConfig, overrides: Mapping[str, str |
     for name, text in overrides.items():
         definition = TOPIC_CONFIGS.get(name)
         if definition is None:
-            raise invalid_config(f"Unknown topic config name: {name}")
+            hint = did_you_mean(name, TOPIC_CONFIGS)
+            raise invalid_config(f"Unknown topic config name: {name}{hint}")
         if text is None:
             raise invalid_config(f"Null value not supported for topic configs: {name}")
         try:

@@ -24,6 +24,7 @@ from ottla.connect.errors import ConnectException
 from ottla.connect.plugin import INTERFACES, Kind, Plugin, loaded
 from ottla.connect.predicates import Predicate
 from ottla.connect.transforms.transform import Transform
+from ottla.spelling import near
 
 __all__ = ["CONNECTORS", "Kind", "Plugin", "Plugins"]
 
@@ -76,8 +77,15 @@ class Plugins:
             raise ConnectException(
                 f"Failed to find any class that implements {interface} and which name matches "
                 f"{name}, available {interface.lower()}s are: {_listed(self.all(*kinds))}"
+                f"{self._meant(name, kinds)}"
             )
         return imported
+
+    def _meant(self, name: str, kinds: tuple[Kind, ...]) -> str:
+        """The last part of a long name counts: packages are long, and all alike."""
+        there = [one for each in self.all(*kinds) for one in each.names()]
+        found = near(name, there) or near(name.rpartition(".")[2], there)
+        return f". Did you mean {found}?" if found else ""
 
     def connector(self, name: str) -> type[Connector]:
         return self.find(name, *CONNECTORS).load()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from ottla.engine.blame import line_of
 from ottla.engine.records import AnyRecord, Headers, Input, Output
 
 LOG: Final = logging.getLogger(__name__)
@@ -88,4 +89,6 @@ def describe(failure: Failure) -> str:
         FailureKind.PROCESSING: "Exception caught in process",
         FailureKind.PRODUCTION: "Error encountered trying to send record",
     }[failure.kind]
-    return f"{what}. taskId={failure.task_id}, processor={failure.node}{place}{offset}"
+    line = line_of(failure.error)
+    where = f" ({line})" if line else ""
+    return f"{what}. taskId={failure.task_id}, processor={failure.node}{place}{offset}{where}"

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from ottla.client.serde import is_infrastructure
 from ottla.clock import Clock
+from ottla.engine.blame import node_of
 from ottla.engine.cells import Cells
 from ottla.engine.ends import Entries, sink_of
 from ottla.engine.failures import Failure, FailureKind, OnFailure, StreamsError, fail
@@ -95,6 +96,7 @@ class Task:
             topic = changelog_topic(application_id, name)
             self.stores[name] = spec.open(open_cells(name), topic=topic)
         self._restore()
+        self._steps: dict[str, Deliver] = {}
         self._processors = {node.name: node.supplier() for node in subtopology.nodes}
         self._entries = self._wire(partitions_of)
         self._beginning = False
@@ -147,7 +149,8 @@ class Task:
             except StreamsError:
                 raise
             except Exception as error:
-                self._failed(FailureKind.PROCESSING, entry.node, record, error)
+                node = node_of(error, self._steps) or entry.node
+                self._failed(FailureKind.PROCESSING, node, record, error)
         return self._take()
 
     def _decoded(self, rows: Sequence[Input]) -> Iterable[AnyRecord | None]:
@@ -282,7 +285,7 @@ class Task:
         return Entries(piece, self.application_id, children)
 
     def _deliver(self, node: ProcessorNode, downstream: Deliver) -> Deliver:
-        process = self._processors[node.name].step(downstream)
+        process = self._steps[node.name] = self._processors[node.name].step(downstream)
         if not self._guarded:
             return process
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.config import ConfigError, StoreSettings
+from ottla.extras import install_command
 
 JKS_MAGIC: Final = bytes.fromhex("feedfeed")
 PEM_START: Final = b"-----BEGIN"
@@ -185,7 +186,7 @@ def _cryptography(store: StoreSettings):  # type: ignore[no-untyped-def]
         raise _wrong(
             store,
             "type",
-            "PKCS12 needs pip install 'ottla[security]'; or make PEM of it:"
+            f"PKCS12 needs cryptography: {install_command('security')}; or make PEM of it:"
             f" openssl pkcs12 -in {path} -out {path}.pem",
         ) from None
     return pkcs12, serialization

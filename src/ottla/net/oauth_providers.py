@@ -8,6 +8,7 @@ from typing import Final, Protocol
 from ottla.auth.jwt_validator import JwtRules, SignedTokens, UnsecuredTokens
 from ottla.auth.oauthbearer import TokenValidator
 from ottla.config.definition import ConfigError, Value
+from ottla.extras import install_command
 from ottla.net.jwks import JwksKeys
 
 PREFIX: Final = "sasl.oauthbearer."
@@ -62,7 +63,7 @@ class OAuthProviders:
         try:
             return SignedTokens(self._keys_of(settings, str(url)), rules)
         except ImportError:
-            reason = "OAUTHBEARER needs PyJWT and cryptography: pip install 'ottla[oauth]'"
+            reason = f"OAUTHBEARER needs PyJWT and cryptography: {install_command('oauth')}"
             raise ConfigError([("sasl.enabled.mechanisms", "OAUTHBEARER", reason)]) from None
         except ValueError as error:
             raise ConfigError([(URL, str(url), str(error))]) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.queries.failures import RunFailed, cause_of
@@ -27,6 +27,10 @@ class QueryRun:
 
     polls_block = False
     """`poll` does more than ask Spark: the supervisor must not wait for it."""
+
+    waits_for_data = False
+    """Its source waits inside of the trigger until there is something to read: the trigger is
+    active all the time, and the time between two batches is when it has found no data."""
 
     def __init__(self, query: StreamingQuery, *, finite: bool = False) -> None:
         self.query = query
@@ -64,11 +68,16 @@ class QueryRun:
     def _stop(self) -> None:
         deadline = time.monotonic() + IDLE_WAIT_S_MAX
         while self.active and time.monotonic() < deadline:
-            if not self.query.status.get("isTriggerActive"):
+            if self._is_between_batches(self.query.status):
                 break
             time.sleep(IDLE_LOOK_S)
         # Also one that is not active any more: Spark says so before its thread has ended.
         self.query.stop()
+
+    def _is_between_batches(self, status: Mapping[str, Any]) -> bool:
+        if not status.get("isTriggerActive"):
+            return True
+        return self.waits_for_data and not status.get("isDataAvailable")
 
     def has_succeeded(self) -> bool:
         """Whether a batch of this run is done. An idle query has progress, too, without one."""

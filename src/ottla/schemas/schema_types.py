@@ -12,7 +12,6 @@ from ottla.schemas.avro.text import canonical as avro_canonical
 from ottla.schemas.avro.text import normal as avro_normal
 from ottla.schemas.invalid_schema import InvalidSchema
 from ottla.schemas.json_schema.document import JsonDocument
-from ottla.schemas.protobuf.descriptor_writing import serialized
 from ottla.schemas.protobuf.normal import normal_file, without_extensions
 from ottla.schemas.protobuf.schema import ProtobufSchema
 from ottla.schemas.protobuf.text import proto_text
@@ -77,6 +76,8 @@ def formatted(kind: str, text: str, references: Mapping[str, str], format_name: 
     if kind == "AVRO" and format_name == "resolved":
         return avro_canonical(schema.body.root)
     if kind == "PROTOBUF" and format_name == "serialized":
+        from ottla.schemas.protobuf.descriptor_writing import serialized  # Google's library
+
         return serialized(schema.body)
     if kind == "PROTOBUF" and format_name == "ignore_extensions":
         return proto_text(without_extensions(schema.body.file))

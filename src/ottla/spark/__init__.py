@@ -5,3 +5,7 @@ from ottla.spark import session
 spark = session.start()
 orders = spark.readStream.format("ottla").option("subscribe", "orders").load()
 """
+
+from ottla.extras import require
+
+require("ottla.spark", "spark", ("pyspark", "pyarrow", "numpy"))

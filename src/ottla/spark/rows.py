@@ -1,7 +1,7 @@
 """Chunks of records -> rows of a DataFrame: records as they are, or what a layout makes of them.
 
-A record that a layout can't make a row of is left out and told of in the log `ottla.processing`;
-it never ends a query.
+A record that a layout can't make a row of is left out and told of in the log `ottla.processing`,
+and in the topic of the processing log where there is one; it never ends a query.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from ottla.spark.processing_log import ProcessingLog, Unreadable
 from ottla.spark.reading import Chunk
 
 if TYPE_CHECKING:
@@ -31,8 +32,11 @@ def tell_bad(topic: str, bad: Sequence[BadRecord]) -> None:
 
 
 def _tell(topic: str, bad: BadRecord) -> None:
-    where = f"{topic}-{bad.partition} at offset {bad.offset}"
-    processing.warning("%s is no row, its %s: %s", where, bad.half, bad.cause)
+    processing.warning("%s", unreadable(topic, bad))
+
+
+def unreadable(topic: str, bad: BadRecord) -> Unreadable:
+    return Unreadable(topic, bad.partition, bad.offset, bad.half, bad.cause)
 
 
 class Raw:
@@ -72,7 +76,13 @@ class Raw:
 class Typed:
     """The columns of a layout (the option `ottla.layout`)."""
 
-    def __init__(self, schema: Any, layout: str, registry: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        schema: Any,
+        layout: str,
+        registry: Mapping[str, str],
+        log: ProcessingLog | None = None,
+    ) -> None:
         from ottla.rows.formats import Decoder
         from ottla.rows.formats.registered import registry_of
         from ottla.rows.schema import Layout
@@ -80,6 +90,7 @@ class Typed:
         self._schema = schema
         self._decoder = Decoder(Layout.from_json(layout), registry_of(registry))
         self._bad = 0
+        self._log = log
 
     def batch(self, chunk: Chunk) -> Any:
         columns = chunk.columns
@@ -95,6 +106,8 @@ class Typed:
             self._bad += 1
             if self._bad <= TOLD_MAX:
                 _tell(chunk.topic, each)
+        if bad and self._log is not None:
+            self._log.write(unreadable(chunk.topic, each) for each in bad)
         return pa.RecordBatch.from_arrays(rows.columns, schema=self._schema)
 
     def close(self) -> None:

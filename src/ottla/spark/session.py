@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ottla.progress import step
 from ottla.spark import archive, planners
 from ottla.spark import java as javas
 from ottla.spark.gateway import Gateway, Launch, has_own_setup
@@ -88,9 +89,12 @@ def start(
     wanted = {**_wanted(master, app_name, heap), **given}
     set_python(master)
     with _STARTING:
-        if not _has_jvm():
+        if _has_jvm():
+            return _session(wanted)
+        # With a log of its own it starts behind a prompt that must not be drawn over.
+        with step(f"Spark starts ({master}, heap {heap})", shown=log is None):
             _start_jvm(wanted, log, java, java_options)
-        return _session(wanted)
+            return _session(wanted)
 
 
 def launch_ahead(*, master: str, heap: str = HEAP, java_options: Sequence[str] = ()) -> None:

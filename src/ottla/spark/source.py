@@ -224,6 +224,7 @@ def read_part(options: ReadOptions, schema: StructType, partition: InputPartitio
         return
     from pyspark.sql.pandas.types import to_arrow_schema
 
+    from ottla.spark.processing_log import ProcessingLog
     from ottla.spark.reading import read
     from ottla.spark.rows import Raw, Typed
 
@@ -234,7 +235,8 @@ def read_part(options: ReadOptions, schema: StructType, partition: InputPartitio
         chunks = read(options, partition.ranges)
         yield from worked(options.work, chunks, arrow, tick_ms=partition.tick_ms)
         return
-    rows = Typed(arrow, options.layout, options.registry) if options.layout else Raw(arrow)
+    log = ProcessingLog(options.servers, options.settings, options.processing_log)
+    rows = Typed(arrow, options.layout, options.registry, log) if options.layout else Raw(arrow)
     for chunk in read(options, partition.ranges):
         yield rows.batch(chunk)
     rows.close()

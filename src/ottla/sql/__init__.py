@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ottla.extras import require
+
+require("ottla.sql", "spark", ("pyarrow", "numpy", "sqlglot", "orjson"))
+
 if TYPE_CHECKING:
     from ottla.sql.driver import SqlTestDriver as SqlTestDriver
 

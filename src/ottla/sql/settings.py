@@ -28,6 +28,7 @@ from ottla.sql.plan.stages import CACHE_BYTES
 
 SERVICE_ID: Final = "ksql.service.id"
 BOOTSTRAP_SERVERS: Final = "bootstrap.servers"
+PROCESSING_LOG: Final = "ksql.logging.processing.topic.name"
 STATE_DIR: Final = "ksql.streams.state.dir"
 SPARK_REMOTE: Final = "ottla.sql.spark.remote"
 STATE_MOVED: Final = "ottla.sql.state.moved"
@@ -97,6 +98,7 @@ PROPERTIES: Final = {
         Property(BOOTSTRAP_SERVERS, "localhost:9092", editable=False),
         Property(LISTENERS, f"http://127.0.0.1:{DEFAULT_PORT}", editable=False),
         Property(SERVICE_ID, "default_", editable=False),
+        Property(PROCESSING_LOG, "", editable=False),
         Property(STATE_DIR, "", editable=False),
         Property(STATE_MOVED, "false", False, _BOOLEAN),
         Property(QUERIES_FILE, "", editable=False),
@@ -150,6 +152,11 @@ class Settings:
     @property
     def service_id(self) -> str:
         return self.get(SERVICE_ID)
+
+    @property
+    def processing_log(self) -> str:
+        """The topic for records that can't be read; ksqlDB's name for it."""
+        return self.get(PROCESSING_LOG) or f"{self.service_id}ksql_processing_log"
 
     @property
     def state_root(self) -> Path:

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from weakref import WeakSet
 
+from ottla.extras import require
 from ottla.testing.local_security import LocalSecurity
 from ottla.testing.ports import HOST, reserve_port
 
@@ -118,6 +119,8 @@ class LocalCluster:
         self._each = each
         self._security = LocalSecurity(security, users)
         self._clock = clock
+        if registry:
+            require("LocalCluster(registry=True)", "registry")
         self._with_registry = registry
         self._registry: RegistryServer | None = None
         self._registry_port: socket.socket | None = None

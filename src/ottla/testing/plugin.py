@@ -45,6 +45,9 @@ def kafka(pytestconfig: pytest.Config) -> Iterator[LocalCluster]:
 @pytest.fixture
 def registry(kafka: LocalCluster) -> Iterator[RegistryServer]:
     """A schema registry beside the broker of the fixture kafka: registry.url."""
+    from ottla.extras import require
+
+    require("the fixture registry", "registry")
     from ottla.registry.schema_registry import SchemaRegistry
     from ottla.registry.server import RegistryServer
 

@@ -60,7 +60,8 @@ def java_command(options: Sequence[str] = ()) -> list[str]:
     if java is None:
         raise ZooKeeperMissing("ZooKeeper needs Java: apt-get install default-jre-headless")
     home = os.environ.get("ZOOKEEPER_HOME")
-    if home is not None:
+    if home:
+        _check_home(Path(home))
         classes = f"{home}/lib/*:{home}/*"
     elif os.path.exists(DEBIAN_JAR):
         more = (f"/usr/share/java/{name}.jar" for name in DEBIAN_MORE)
@@ -71,6 +72,17 @@ def java_command(options: Sequence[str] = ()) -> list[str]:
             " or set ZOOKEEPER_HOME to an unpacked Apache ZooKeeper"
         )
     return [java, *options, "-cp", classes, MAIN_CLASS]
+
+
+def _check_home(home: Path) -> None:
+    """Java would only say that it can't find the main class."""
+    if any(found for folder in (home, home / "lib") for found in folder.glob("zookeeper*.jar")):
+        return
+    what = f"no zookeeper*.jar lies in {home} or {home / 'lib'}"
+    raise ZooKeeperMissing(
+        f"ZOOKEEPER_HOME is {home}: {what if home.is_dir() else 'there is no such folder'}."
+        " It names an unpacked Apache ZooKeeper; without it Debian's package is used"
+    )
 
 
 class ZooKeeperServer(ServerProcess):

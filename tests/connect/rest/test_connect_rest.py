@@ -225,6 +225,28 @@ def test_loggers_have_levels(alone: ConnectWorker) -> None:
     )
 
 
+def test_changes_one_right_after_another_wait_for_the_workers() -> None:
+    """As with Kafka's workers: each change makes a round of the group, and none is refused."""
+    stage = Stage()
+    with (
+        LocalCluster(config={"group.initial.rebalance.delay.ms": "0"}) as cluster,
+        worker(cluster.bootstrap_servers, stage) as one,
+        worker(cluster.bootstrap_servers, stage) as two,
+    ):
+        until(lambda: all(each.herder.view.assignment is not None for each in (one, two)))
+        names = [f"lines-{number}" for number in range(6)]
+        rests = [of(one), of(two)] * 3
+        for name, rest in zip(names, rests, strict=True):
+            assert rest("POST", "/connectors", {"name": name, "config": LINES}).status == 201
+        until(lambda: set(stage.running) == set(names))
+        for name, rest in zip(names, rests, strict=True):
+            # A worker that does not lead knows a connector when it has read of it.
+            until(lambda name=name, rest=rest: name in rest("GET", "/connectors").body)
+            answer = rest("DELETE", f"/connectors/{name}")
+            assert answer.status == 204, answer.body
+        until(lambda: not stage.running)
+
+
 def test_any_worker_of_a_cluster_can_be_asked() -> None:
     stage = Stage()
     with (

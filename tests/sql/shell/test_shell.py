@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from ottla.cli.main import main
+from ottla.extras import install_command
 
 STREAMS = {
     "@type": "streams",
@@ -170,6 +171,36 @@ def test_an_empty_table_is_told_whose_query_has_not_begun(server: Any, run: Run)
     assert ran.stdout.count("which writes") == 1
 
 
+@pytest.mark.parametrize(
+    ("about", "note"),
+    [
+        (
+            {"progress": {"rows": 0, "lag": 0, "batchMs": 0}},
+            "CTAS_T_1, which writes T, runs, and has finished no batch yet: ask again soon.",
+        ),
+        (
+            {"progress": {"rows": 5, "lag": 1234, "batchMs": 7}},
+            "CTAS_T_1, which writes T, has 1,234 records still to read.",
+        ),
+        ({"unreadable": ["3 records of t are left out."]}, "3 records of t are left out."),
+        ({"progress": {"rows": 5, "lag": 0, "batchMs": 7}}, ""),
+        ({}, ""),  # ksqlDB
+    ],
+)
+def test_an_empty_table_is_told_how_far_its_query_is(
+    server: Any, run: Run, about: dict[str, Any], note: str
+) -> None:
+    queries = [{"id": "CTAS_T_1", "sinks": ["T"], "state": "RUNNING"}]
+    server.answers = {
+        "SELECT * FROM t;": [HEADER],
+        "SHOW QUERIES;": [{"@type": "queries", "queries": queries}],
+        "EXPLAIN CTAS_T_1;": [{"@type": "queryDescription", "queryDescription": about}],
+    }
+    ran = run("--server", server.url, stdin="SELECT * FROM t;")
+    assert ran.returncode == 0
+    assert ran.stdout.partition("0 rows\n")[2] == (f"{note}\n" if note else "")
+
+
 def test_a_server_that_lists_no_queries_does_not_spoil_an_empty_table(
     server: Any, run: Run
 ) -> None:
@@ -282,7 +313,7 @@ def test_without_the_extra_the_verb_says_how_to_get_it(tmp_path: Path, missing: 
     path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     ran = process("sql", "-e", "SHOW STREAMS;", PYTHONPATH=path)
     assert ran.returncode == 1
-    assert "pip install 'ottla[spark]'" in ran.stderr
+    assert install_command("spark") in ran.stderr
     assert "Traceback" not in ran.stderr
     other = process("topics", "--help", PYTHONPATH=path)
     assert other.returncode == 0

@@ -140,7 +140,7 @@ def test_settings_have_kafkas_names() -> None:
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"procesing.guarantee": "x"}, "is it processing.guarantee?"),
+        ({"procesing.guarantee": "x"}, "did you mean processing.guarantee?"),
         ({"processing.guarantee": "twice"}, "one of exactly_once_v2, at_least_once"),
         ({"commit.interval.ms": "soon"}, "is a number"),
         ({"production.exception.handler": "shrug"}, "a function, 'fail' or 'continue'"),

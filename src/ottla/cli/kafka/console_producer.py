@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Final
 
 from ottla.cli.extras import need
@@ -21,6 +22,7 @@ DESCRIPTION: Final = "This tool reads lines from standard input and sends each a
 CONFLUENT: Final = "io.confluent.kafka.formatter."  # whose tools have --property
 LINE_READER: Final = "org.apache.kafka.tools.LineMessageReader"
 SENDING_MAX: Final = 10_000
+INTERRUPTED_S_MAX: Final = 2.0  # how long Ctrl-C waits for records that are under way
 READER_HELP: Final = """How lines are read; may be given again. There are:
  parse.key=false
  parse.headers=false
@@ -92,9 +94,10 @@ def work(options: Options) -> int:
                 if options.has("sync"):
                     sendings.settle()
         except KeyboardInterrupt:
-            pass
-        finally:
-            sendings.settle()
+            sendings.settle(time.monotonic() + INTERRUPTED_S_MAX)
+            with suppress(KafkaError):  # each record was told of
+                producer.close(0)
+        sendings.settle()
     return 0
 
 
@@ -124,10 +127,13 @@ class Sendings:
             self.settle()
         self._waiting.append((sending, line))
 
-    def settle(self) -> None:
+    def settle(self, deadline: float | None = None) -> None:
         for sending, line in self._waiting:
+            left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
             try:
-                sending.result()
+                sending.result(left_s)
+            except TimeoutError as error:
+                log_error(NAME, f"Error when sending message to topic {self._topic}: {error}")
             except KafkaError as error:
                 key = "null" if line.key is None else f"{len(line.key)} bytes"
                 value = "null" if line.value is None else f"{len(line.value)} bytes"

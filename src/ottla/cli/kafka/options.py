@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ottla.spelling import near
+
 WIDTH: Final = 80
 NAME_WIDTH_MAX: Final = 40
 
@@ -113,7 +115,9 @@ class Options:
             name, equals, value = word.lstrip("-").partition("=")
             option = self._known.get(name)
             if option is None:
-                raise UsageError(f"{name} is not a recognized option")
+                meant = near(name, self._known)
+                hint = f"; did you mean --{meant}?" if meant else ""
+                raise UsageError(f"{name} is not a recognized option{hint}")
             values = self._given.setdefault(name, [])
             taken: str | None = None
             if option.value is None:
@@ -144,17 +148,23 @@ def usage(options: Iterable[Option]) -> str:
     left = min(NAME_WIDTH_MAX, max(len(each.title) for each in shown)) + 2
     lines = ["Option".ljust(left) + "Description", "------".ljust(left) + "-----------"]
     for option in shown:
-        names = textwrap.wrap(option.title, left - 2, subsequent_indent="  ")
+        names = _wrapped(option.title, left - 2)
         help_text = option.help
         if option.default is not None:
             help_text += f" (default: {option.default})"
-        texts = [
-            line
-            for part in help_text.split("\n")
-            for line in textwrap.wrap(part, WIDTH - left, subsequent_indent="  ") or [""]
-        ]
+        texts = [line for part in help_text.split("\n") for line in _wrapped(part, WIDTH - left)]
+        if len(names[0]) > left - 2:
+            texts.insert(0, "")
         for row in range(max(len(names), len(texts))):
             name = names[row] if row < len(names) else ""
             text = texts[row] if row < len(texts) else ""
             lines.append((name.ljust(left) + text).rstrip())
     return "\n".join(lines)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Names of settings are never cut, at a dash neither: somebody will copy them."""
+    lines = textwrap.wrap(
+        text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+    return lines or [""]

@@ -7,7 +7,7 @@ import random
 import sys
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,7 @@ from ottla.cli.kafka.tool import (
     log_to_stderr,
     read_properties,
 )
-from ottla.client.bulk import BulkProducer
+from ottla.client.bulk import SILENCE_S_MAX, BulkProducer
 from ottla.client.delivery import Setting
 from ottla.client.protocol.probe import probe
 from ottla.errors import KafkaError
@@ -117,16 +117,32 @@ def produce(given: argparse.Namespace) -> int:
         )
     stats = Stats(given.num_records, given.reporting_interval)
     load = Load(given, stats)
-    producer = BulkProducer(bootstrap, load.delivered, settings=settings)
-    load.run(producer, payload, "transactional.id" in settings)
+    producer = BulkProducer(
+        bootstrap, load.delivered, settings=settings, silence_s_max=silence_s(settings)
+    )
+    gone: KafkaError | None = None
+    try:
+        load.run(producer, payload, "transactional.id" in settings)
+    except KafkaError as error:
+        gone = error
+        producer.give_up()
     print(stats.total())
     if load.steady is not None:
         print(load.steady.total("steady state records"))
     if given.print_metrics:
         print_metrics("producer-metrics", producer.metrics())
     if load.failures:
-        print(f"{load.failures} records were not delivered: {load.failure}", file=sys.stderr)
+        why = gone or load.failure
+        print(f"{load.failures} records were not delivered: {why}", file=sys.stderr)
+    elif gone is not None:
+        raise gone
     return 1 if load.failures else 0
+
+
+def silence_s(settings: Mapping[str, Setting]) -> float:
+    """How long no record may be delivered before the brokers are taken for gone."""
+    asked = str(settings.get("delivery.timeout.ms", ""))
+    return min(SILENCE_S_MAX, int(asked) / 1000) if asked.isdigit() else SILENCE_S_MAX
 
 
 class Load:

@@ -16,6 +16,7 @@ from ottla.cli.output import AsJson, Bootstrap, print_json, print_table, said
 from ottla.cli.verbs.connect_rest import Rest
 from ottla.cli.verbs.rest_login import GIVEN, USER_HELP, Config, RestLogin
 from ottla.client.connect_worker import DEFAULT_URL
+from ottla.spelling import did_you_mean
 
 app = typer.Typer(
     help="""Connectors: copy systems into topics, and topics into systems.
@@ -43,7 +44,7 @@ COLORS: Final = {
     "RESTARTING": "cyan",
 }
 
-NEW: Final = {"status": {"connector": {"state": "UNASSIGNED"}}}
+NEW: Final = {"status": {"connector": {"state": "UNASSIGNED", "worker_id": ""}}}
 """A connector that was made just now: no worker has told of it, and Kafka leaves it out."""
 
 Url = Annotated[
@@ -111,7 +112,7 @@ def status(name: Name, *, url: Url = WORKER, as_json: AsJson = False) -> None:
 
     [dim]ottla connect status orders[/dim]
     """
-    found = Rest(url).get("connectors", name, "status")
+    found = _status_of(Rest(url), name)
     if as_json:
         print_json(found)
         return
@@ -122,6 +123,19 @@ def status(name: Name, *, url: Url = WORKER, as_json: AsJson = False) -> None:
     for what, each in every:
         if each.get("trace"):
             said(f"[bold red]{what}[/] {escape(each['trace'].strip())}")
+
+
+def _status_of(rest: Rest, name: str) -> dict[str, Any]:
+    """A connector has no status before a worker has begun with it."""
+    try:
+        found: dict[str, Any] = rest.get("connectors", name, "status")
+        return found
+    except ToolError:
+        names = rest.get("connectors")
+        if name not in names:
+            raise ToolError(f"There is no connector {name}{did_you_mean(name, names)}") from None
+    kind = rest.get("connectors", name)["type"]
+    return {"name": name, "connector": NEW["status"]["connector"], "tasks": [], "type": kind}
 
 
 @app.command("create")

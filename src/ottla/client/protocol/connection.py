@@ -227,20 +227,6 @@ class BrokerConnection:
         return self.receive(api_key, response)
 
 
-def parse_servers(bootstrap_servers: str) -> list[tuple[str, int]]:
-    """`host:port,[::1]:port`; KafkaError says which part is not an address."""
-    servers = []
-    for each in bootstrap_servers.split(","):
-        host, colon, port = each.strip().rpartition(":")
-        host = host.rpartition("://")[2].strip("[]")
-        if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG, f"Invalid url in bootstrap.servers: {each.strip()}"
-            )
-        servers.append((host, int(port)))
-    return servers
-
-
 def check(code: int, message: str | None, api_key: int | None = None, name: str = "") -> None:
     """Raise what a response's error code says: with the ACL to ask for, if it is one of
     authorisation and who calls says what was asked (`api_key`) of which resource (`name`)."""

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self, TypeVar
 
+from ottla.client.bootstrap_servers import parse_servers
 from ottla.client.delivery import Setting
-from ottla.client.protocol.connection import BrokerConnection, Node, check, parse_servers
+from ottla.client.protocol.connection import BrokerConnection, Node, check
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from ottla.auth.sasl_client import CLIENT_MECHANISMS
+from ottla.client.bootstrap_servers import parse_servers
 from ottla.client.delivery import Setting
-from ottla.client.protocol.connection import CONNECT_S_MAX, BrokerConnection, parse_servers
+from ottla.client.protocol.connection import CONNECT_S_MAX, BrokerConnection
 from ottla.client.protocol.connection_pool import ConnectionPool
 from ottla.client.security import mechanism_of, protocol_of
 from ottla.errors import ErrorCode, KafkaError

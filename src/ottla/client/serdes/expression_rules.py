@@ -6,11 +6,13 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.extras import install_command
+
 if TYPE_CHECKING:
     from ottla.client.serdes.contract_rules import RuleContext, RuleExecutor
 
 EXPRESSIONS_MAX: Final = 1_000
-_MISSING: Final = "rules of type {} need more packages: pip install 'ottla[rules]'"
+_MISSING: Final = "rules of type {} need more packages: {}"
 
 
 def executor_of(kind: str) -> RuleExecutor:
@@ -36,7 +38,7 @@ def _cel(expression: str) -> Callable[[Any], Any]:
     try:
         import celpy
     except ImportError:
-        raise ImportError(_MISSING.format("CEL")) from None
+        raise ImportError(_MISSING.format("CEL", install_command("rules"))) from None
     environment = celpy.Environment()
     program = environment.program(environment.compile(expression))
 
@@ -85,6 +87,6 @@ def _jsonata(expression: str) -> Callable[[Any], Any]:
     try:
         import jsonata
     except ImportError:
-        raise ImportError(_MISSING.format("JSONATA")) from None
+        raise ImportError(_MISSING.format("JSONATA", install_command("rules"))) from None
     evaluate: Callable[[Any], Any] = jsonata.Jsonata(expression).evaluate
     return evaluate

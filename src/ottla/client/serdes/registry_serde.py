@@ -24,6 +24,7 @@ from ottla.client.serdes.serde_settings import (
     with_own,
 )
 from ottla.errors import KafkaError
+from ottla.extras import MissingExtra, install_command
 from ottla.schemas.framing import (
     GUID_BYTES,
     ID_FRAME,
@@ -46,7 +47,7 @@ Decode = Callable[[bytes, int], Any]
 
 GUID_FRAME_BYTES: Final = 1 + GUID_BYTES
 KEPT_MAX: Final = 1_000  # of writers and readers each; more are resolved again
-_MISSING: Final = "serdes with a schema registry need more packages: pip install 'ottla[registry]'"
+_MISSING: Final = "serdes with a schema registry need more packages"
 
 
 @dataclass(slots=True)
@@ -329,8 +330,10 @@ class RegistrySerde(Serde[T]):
             raise self._failure(topic, schema, error) from error
         except KafkaError:
             raise
+        except MissingExtra:
+            raise
         except ImportError as error:
-            raise ImportError(f"{_MISSING} ({error})") from error
+            raise ImportError(f"{_MISSING}: {install_command('registry')} ({error})") from error
         except Exception as error:
             raise self._failure(topic, schema, error) from error
         finally:

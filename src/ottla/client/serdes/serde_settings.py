@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any, Final
 
 from ottla.client.serdes.contract_rules import RuleAction, RuleExecutor
@@ -14,6 +13,7 @@ from ottla.client.serdes.subject_names import (
     strategy_of,
     topic_name,
 )
+from ottla.spelling import did_you_mean
 
 _OF_SERDE: Final = frozenset(
     (
@@ -174,8 +174,7 @@ def settings_of(given: Mapping[str, Any], *, is_key: bool) -> SerdeSettings:
 def check_names(given: Mapping[str, Any]) -> None:
     for name in given:
         if not is_serde_setting(name) and name not in _LOGIN:
-            near = get_close_matches(name, _OF_SERDE, n=1)
-            hint = f": is it {near[0]}?" if near else ""
+            hint = did_you_mean(name, _OF_SERDE, alike=0.6)
             raise ValueError(f"a serde has no setting {name}{hint}")
 
 

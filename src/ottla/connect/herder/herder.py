@@ -28,6 +28,8 @@ from ottla.connect.run.states import State, Status, TaskStatus
 from ottla.errors import KafkaError
 
 SYNC_S_MAX: Final = 3.0  # worker.sync.timeout.ms
+SETTLE_S_MAX: Final = 30.0  # of the 90 s that Kafka's REST waits for an answer
+SETTLE_LOOK_S: Final = 0.01
 
 log = logging.getLogger("ottla.connect")
 
@@ -117,8 +119,13 @@ class Herder:
             raise server_error("Failed to read to end of config topic")
 
     def check_settled(self) -> None:
-        """Refused while the workers are about to find out who does what."""
-        view = self.view
+        """While the workers find out who does what a request waits, as in Kafka, whose herder works
+        on requests between two rounds; refused if that takes too long."""
+        deadline = time.monotonic() + SETTLE_S_MAX
+        while (view := self.view).assignment is None or not view.settled:
+            if self._closing or time.monotonic() > deadline:
+                break
+            time.sleep(SETTLE_LOOK_S)
         if view.assignment is None:
             raise Elsewhere(None)
         if not view.settled:

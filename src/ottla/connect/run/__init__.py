@@ -7,3 +7,7 @@ host.py hosts.py        the processes in which tasks live, from batch to batch
 source_task.py sink_task.py   what happens in them
 offsets.py              where a connector has come to: read, altered, reset
 """
+
+from ottla.extras import require
+
+require("ottla.connect.run", "spark", ("pyspark", "pyarrow"))

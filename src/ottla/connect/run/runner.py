@@ -306,6 +306,7 @@ class ConnectorRun(QueryRun):
     """Its tasks end with it."""
 
     polls_block = True
+    waits_for_data = True
 
     def __init__(self, begun: query.Begun, runner: Runner, end_tasks: Callable[[], None]) -> None:
         super().__init__(begun.query)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from ottla.schemas.invalid_schema import InvalidSchema
 from ottla.schemas.limits import check_size
-from ottla.schemas.protobuf.descriptor_reading import file_from_base64
 from ottla.schemas.protobuf.elements import ProtoEnum, ProtoField, ProtoFile, ProtoMessage
 from ottla.schemas.protobuf.known_types import KNOWN_FILES, is_known_enum
 from ottla.schemas.protobuf.parser import parse_proto
@@ -125,6 +124,8 @@ class ProtobufSchema:
 
 def read_file(text: str) -> ProtoFile:
     """A file as text, or as a FileDescriptorProto in base64, as some clients register it."""
+    from ottla.schemas.protobuf.descriptor_reading import file_from_base64  # Google's library
+
     from_descriptor = file_from_base64(text)
     return parse_proto(text) if from_descriptor is None else from_descriptor
 

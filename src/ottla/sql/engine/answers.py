@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ottla.rows.errors import SqlError
@@ -58,6 +58,8 @@ class Asked:
     overrides: Mapping[str, str]
     variables: Mapping[str, str]
     host: str
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """By topic: how many of its records could not be read, and why the last could not."""
 
     @property
     def states(self) -> dict[str, str]:
@@ -132,6 +134,7 @@ def _description(name: str, asked: Asked, extended: bool) -> dict[str, Any]:
         for id_ in (*catalog.readers(name), *catalog.writers(name))
         if id_ in asked.queries and asked.queries[id_].error
     ]
+    causes += [asked.unreadable[source.topic]] if source.topic in asked.unreadable else []
     return entities.source_description(
         source,
         catalog,
@@ -219,6 +222,12 @@ def _query_description(query: PersistentQuery, asked: Asked) -> dict[str, Any]:
     }
     if facts.cause:
         described["cause"] = facts.cause
+    topics = [
+        source.topic for name in query.reads if (source := asked.state.catalog.sources.get(name))
+    ]
+    described["unreadable"] = [
+        asked.unreadable[each] for each in topics if each in asked.unreadable
+    ]
     return described
 
 

@@ -382,6 +382,7 @@ class Engine:
             session.overrides,
             session.variables,
             self.host,
+            {} if self.workers is None else self.workers.unreadable_words(),
         )
         match statement:
             case Show() if statement.subject in CONNECTOR_SUBJECTS:

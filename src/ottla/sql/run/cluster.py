@@ -14,7 +14,15 @@ log = logging.getLogger("ottla.sql")
 
 
 class Cluster(cluster.Cluster):
-    """The cluster that queries read from and write to."""
+    """The cluster that queries read from and write to. `processing_log` is a topic."""
+
+    processing_log = ""
+
+    def read_options(self) -> dict[str, str]:
+        """As the source is told, of topics with a layout."""
+        if not self.processing_log:
+            return self.options()
+        return {**self.options(), "ottla.processing.log": self.processing_log}
 
     def make_topics(self, query_id: str, plan: Plan, service_id: str) -> None:
         """The sink's topic and the internal ones, as far as they are not there."""

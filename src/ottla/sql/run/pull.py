@@ -81,7 +81,7 @@ class Pulls:
         if source.name in tables:
             return spark.createDataFrame(tables[source.name])
         options = {
-            **self._runtime.cluster.options(),
+            **self._runtime.cluster.read_options(),
             "subscribe": source.topic,
             "kafka.isolation.level": "read_committed",
             "ottla.layout": source.layout.to_json(),

@@ -142,9 +142,11 @@ class Queries:
         *,
         service_id: str = SERVICE_ID,
         registry: Mapping[str, str] | None = None,
+        processing_log: str = "",
     ) -> None:
         self._dir = Path(state_dir)
         self._cluster = Cluster(bootstrap_servers, settings or {}, registry)
+        self._cluster.processing_log = processing_log
         self._supervisor = Supervisor("sql")
         triggers = self._supervisor.triggers
         self._runtime = QueryRuntime(spark, self._cluster, service_id, triggers)

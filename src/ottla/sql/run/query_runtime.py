@@ -100,7 +100,7 @@ class QueryRuntime:
             known = self.cluster.position(topic, earliest=True)[topic]
             start = {topic: {**known, **start.get(topic, {})}}
         options = {
-            **self.cluster.options(),
+            **self.cluster.read_options(),
             "subscribe": topic,
             "startingOffsets": json.dumps(start) if start else "earliest",
             "kafka.isolation.level": "read_committed",

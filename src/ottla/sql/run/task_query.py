@@ -7,14 +7,15 @@ out, changelogs included, in one transaction for each batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.engine.failures import FailureKind, log_and_continue
+from ottla.engine.failures import Failure, FailureKind, OnFailure, log_and_continue
 from ottla.engine.graph import TopologyError
 from ottla.engine.packed_rows import outputs
+from ottla.engine.records import Output
 from ottla.engine.subtopologies import SubTopology
 from ottla.queries import application_settings
 from ottla.queries.application_settings import ApplicationSettings
@@ -25,11 +26,13 @@ from ottla.queries.states import QueryState, worst
 from ottla.queries.supervisor import Supervisor
 from ottla.queries.task_runtime import TaskRuntime
 from ottla.rows.errors import SqlError
+from ottla.spark.processing_log import ProcessingLog, Unreadable
 from ottla.sql.lowering import lowered
 from ottla.sql.lowering.lower import PUSH
 from ottla.sql.lowering.push_rows import PushRowReader
 from ottla.sql.lowering.user_functions import UserFunctions
 from ottla.sql.plan.stages import Plan, StreamJoin, application_id
+from ottla.sql.run.cluster import Cluster
 from ottla.sql.run.query_runtime import QueryRuntime, wants_earliest
 from ottla.sql.run.registered_functions import send_by_value
 
@@ -42,6 +45,19 @@ TAKEN: Final = "rows"
 
 TakeRow = Callable[[tuple[Any, ...], bool], None]
 """Given a row of a push query, and whether it is deleted."""
+
+
+def _told_and_left_out(cluster: Cluster) -> OnFailure:
+    log = ProcessingLog(cluster.bootstrap_servers, cluster.settings, cluster.processing_log)
+
+    def handle(failure: Failure) -> Iterable[Output]:
+        row = failure.row
+        if row is not None:
+            topic, cause = row.origin or row.topic, str(failure.error)
+            log.write([Unreadable(topic, row.partition, row.offset, "record", cause)])
+        return log_and_continue(failure)
+
+    return handle
 
 
 class TaskQuery:
@@ -62,7 +78,7 @@ class TaskQuery:
             exactly_once=take is None,
             caching=False,
             # As in ksqlDB: a record that can't be read is left out, and the log says so.
-            on_failure={FailureKind.DESERIALIZATION: log_and_continue},
+            on_failure={FailureKind.DESERIALIZATION: _told_and_left_out(cluster)},
             interval_ms=runtime.triggers.given_ms(plan.properties),
             batch_records_max=_records_max(plan),
         )

@@ -19,7 +19,6 @@ from ottla.rows.schema import Column
 from ottla.rows.types import SqlType
 from ottla.spark import session
 from ottla.spark.java import StartError
-from ottla.spark.rows import tell_bad
 from ottla.spark.tables import Table, Tables
 from ottla.sql.catalog import Catalog, Source
 from ottla.sql.engine.answer import (
@@ -38,6 +37,7 @@ from ottla.sql.plan.pull import Pull, plan_pull
 from ottla.sql.plan.stages import Plan
 from ottla.sql.printing import Printing
 from ottla.sql.pull import SimplePull, simple_pull
+from ottla.sql.run.unreadable_records import UnreadableRecords
 from ottla.sql.settings import (
     AUTO_OFFSET_RESET,
     PUSH_V2,
@@ -79,8 +79,12 @@ class Workers:
         self._lock = threading.Lock()
         self._queries: Queries | None = None
         self._registry = registry_of(settings.registry)
+        self.unreadable = UnreadableRecords()
         self._tables = Tables(
-            settings.bootstrap_servers, settings.client, on_bad=tell_bad, registry=self._registry
+            settings.bootstrap_servers,
+            settings.client,
+            on_bad=self.unreadable.take,
+            registry=self._registry,
         )
         self._producer: Producer[bytes, bytes] | None = None
 
@@ -133,6 +137,8 @@ class Workers:
                 from ottla.sql.run.queries import Queries
 
                 settings = self._settings
+                servers, log_topic = settings.bootstrap_servers, settings.processing_log
+                self.unreadable.follow(servers, settings.client, log_topic)
                 self._queries = Queries(
                     self._session,
                     settings.bootstrap_servers,
@@ -140,6 +146,7 @@ class Workers:
                     settings.client,
                     service_id=settings.service_id,
                     registry=settings.registry,
+                    processing_log=log_topic,
                 )
             return self._queries
 
@@ -175,6 +182,15 @@ class Workers:
                 },
             )
             for id_, each in self._queries.states().items()
+        }
+
+    def unreadable_words(self) -> dict[str, str]:
+        """By topic: how many of its records could not be read, and where they are told of."""
+        log_topic = self._settings.processing_log
+        return {
+            topic: f"{found.count:,} records of {topic} could not be read and are left out. The"
+            f" last: {found.last}. PRINT '{log_topic}' FROM BEGINNING; shows those of queries."
+            for topic, found in self.unreadable.counts().items()
         }
 
     def push(self, select: Select, catalog: Catalog, properties: Mapping[str, str]) -> Answer:
@@ -255,6 +271,7 @@ class Workers:
             if self._producer is not None:
                 self._producer.close()
         self._tables.close()
+        self.unreadable.close()
 
 
 def _is_scalable(plan: Plan, catalog: Catalog, properties: Mapping[str, str]) -> bool:

@@ -188,6 +188,8 @@ def _query_description(screen: Screen, query: Mapping[str, Any]) -> None:
         screen.say(f"[bold]stages[/]\n{escape(stages)}")
     if plan and plan not in stages:
         screen.say(f"[bold]plan[/]\n{escape(plan)}")
+    for each in query.get("unreadable") or ():
+        screen.say(f"[yellow]left out[/] {escape(str(each))}")
     for each in query.get("queryErrors") or ():
         screen.say(f"[red]failed[/] {escape(str(each.get('errorMessage', each)))}")
 

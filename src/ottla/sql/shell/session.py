@@ -181,8 +181,23 @@ class Session:
             for each in entity.get("queries") or ():
                 state = each.get("state") or ""
                 for sink in words.intersection(each.get("sinks") or ()):
-                    if state not in ("", "RUNNING"):
-                        self.screen.note(f"{each['id']}, which writes {sink}, is {state}.")
+                    who = f"{each['id']}, which writes {sink},"
+                    if state == "RUNNING":
+                        self._why_nothing_yet(client, each["id"], who)
+                    elif state:
+                        self.screen.note(f"{who} is {state}.")
+
+    def _why_nothing_yet(self, client: Client, query_id: str, who: str) -> None:
+        """A query that runs may be in its first batch, or find nothing that it can read."""
+        for entity in client.execute(f"EXPLAIN {query_id};", {}, {}):
+            query = entity.get("queryDescription") or {}
+            progress = query.get("progress") or {}
+            if progress and not progress.get("batchMs"):
+                self.screen.note(f"{who} runs, and has finished no batch yet: ask again soon.")
+            elif progress.get("lag"):
+                self.screen.note(f"{who} has {progress['lag']:,} records still to read.")
+            for words in query.get("unreadable") or ():
+                self.screen.note(str(words))
 
     def _what_for(self, client: Client) -> str:
         """Somebody waits here for some seconds at the first query, and wonders why."""

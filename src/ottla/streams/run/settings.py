@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, Final
 
 from ottla.client.security import is_security
@@ -18,6 +17,7 @@ from ottla.engine.failures import (
 )
 from ottla.engine.task_plan import MEMORY_BYTES_MAX
 from ottla.queries.application_settings import BATCH_RECORDS_MAX, ApplicationSettings
+from ottla.spelling import did_you_mean
 
 EXACTLY_ONCE: Final = "exactly_once_v2"
 AT_LEAST_ONCE: Final = "at_least_once"
@@ -126,9 +126,9 @@ def _of_clients(name: str) -> str:
 def _check_names(client: Mapping[str, Any]) -> None:
     """Whatever looks like a setting of Streams with a slip of the pen."""
     for name in client:
-        near = get_close_matches(name, KNOWN, n=1, cutoff=0.88)
-        if near:
-            raise ConfigError(f"there is no setting {name}: is it {near[0]}?")
+        hint = did_you_mean(name, KNOWN, alike=0.88)
+        if hint:
+            raise ConfigError(f"there is no setting {name}{hint}")
 
 
 def _handlers(config: Mapping[str, Any]) -> dict[FailureKind, OnFailure]:

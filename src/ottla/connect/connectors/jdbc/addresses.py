@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ottla.connect.connectors.jdbc.database import Database, DatabaseError
 from ottla.connect.errors import ConfigException, RetriableException
+from ottla.extras import install_command
 
 POSTGRES: Final = ("postgresql", "postgres")
 POSTGRES_PORT: Final = 5432
@@ -135,7 +136,7 @@ def open_database(config: Mapping[str, str]) -> Database:
         from ottla.connect.connectors.jdbc.postgres import Postgres
     except ImportError as error:
         raise ConfigException(
-            "PostgreSQL needs psycopg: pip install 'ottla[postgresql]'"
+            f"PostgreSQL needs psycopg: {install_command('postgresql')}"
             f" (it can't be imported: {error})"
         ) from error
     return Postgres(parameters | driver_parameters(extra), quotes=quotes)

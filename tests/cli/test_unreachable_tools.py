@@ -1,0 +1,162 @@
+"""Every tool, at an address where nobody listens: it says so at once, and ends or can be ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from ottla.testing.ports import reserve_port
+
+WAIT_S: Final = 60.0
+
+# The words with which each tool asks a broker; `@` is its address.
+AT: Final = ("--bootstrap-server", "@")
+TOOLS: Final[dict[str, tuple[str, ...]]] = {
+    "kafka-topics": (*AT, "--list"),
+    "kafka-consumer-groups": (*AT, "--list"),
+    "kafka-groups": (*AT, "--list"),
+    "kafka-share-groups": (*AT, "--list"),
+    "kafka-streams-groups": (*AT, "--list"),
+    "kafka-transactions": (*AT, "list"),
+    "kafka-configs": (*AT, "--describe", "--entity-type", "topics", "--entity-name", "x"),
+    "kafka-acls": (*AT, "--list"),
+    "kafka-delegation-tokens": (*AT, "--describe", "--command-config", os.devnull),
+    "kafka-get-offsets": (*AT, "--topic", "x"),
+    "kafka-delete-records": (*AT, "--offset-json-file", "FILE"),
+    "kafka-broker-api-versions": AT,
+    "kafka-reassign-partitions": (*AT, "--list"),
+    "kafka-leader-election": (*AT, "--election-type", "preferred", "--all-topic-partitions"),
+    "kafka-cluster": ("cluster-id", *AT),
+    "kafka-features": (*AT, "describe"),
+    "kafka-streams-application-reset": (*AT, "--application-id", "x", "--input-topics", "x"),
+    "kafka-producer-perf-test": (
+        *(*AT, "--topic", "x", "--num-records", "1", "--record-size", "1", "--throughput", "-1"),
+    ),
+    "kafka-consumer-perf-test": (*AT, "--topic", "x", "--num-records", "1"),
+    "ottla topics list": ("-b", "@"),
+    "ottla produce x value": ("-b", "@"),
+    "ottla consume x": ("-b", "@"),
+    "ottla groups list": ("-b", "@"),
+    "ottla transactions list": ("-b", "@"),
+    "ottla configs show topic:x": ("-b", "@"),
+    "ottla users list": ("-b", "@"),
+    "ottla acls list": ("-b", "@"),
+}
+AS_KAFKA: Final = ("kafka-consumer-groups", "kafka-share-groups", "kafka-streams-groups")
+"""They print the error, and their exit code is 0."""
+# These wait for a broker, as Kafka's own do: they say so, and Ctrl-C ends them.
+PATIENT: Final[dict[str, tuple[str, ...]]] = {
+    "kafka-console-producer": (*AT, "--topic", "x"),
+    "kafka-console-consumer": (*AT, "--topic", "x"),
+    "kafka-console-share-consumer": (*AT, "--topic", "x"),
+}
+# They take no address of a broker, or share the code of one above.
+OTHERS: Final = {
+    "ottla",
+    "kafka-server-start",
+    "kafka-dump-log",
+    "zookeeper-server-start",
+    "connect-standalone",
+    "connect-distributed",
+    "connect-mirror-maker",
+    *(
+        f"kafka-{schema}-console-{side}"
+        for schema in ("avro", "json-schema", "protobuf")
+        for side in ("producer", "consumer")
+    ),
+}
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    with closing(reserve_port()) as reserved:
+        yield "{}:{}".format(*reserved.getsockname())
+
+
+def scripts() -> dict[str, EntryPoint]:
+    found = (each for each in entry_points(group="console_scripts"))
+    ours = (each for each in found if each.module.startswith("ottla.cli"))
+    return {each.name: each for each in ours if not each.name.endswith(".sh")}
+
+
+def command(tool: str, words: tuple[str, ...], nobody: str, tmp_path: Path) -> list[str]:
+    name, *verb = tool.split()
+    point = scripts()[name]
+    code = f"import sys; from {point.module} import {point.attr} as main; sys.exit(main())"
+    file = tmp_path / "offsets.json"
+    file.write_text(json.dumps({"partitions": [{"topic": "x", "partition": 0, "offset": 1}]}))
+    given = {"@": nobody, "FILE": str(file)}
+    return [sys.executable, "-c", code, *verb, *(given.get(word, word) for word in words)]
+
+
+def test_every_tool_is_here() -> None:
+    named = {each.split()[0] for each in (*TOOLS, *PATIENT)} | OTHERS
+    new = set(scripts()) - named
+    assert not new, f"{new}: what do they say where nobody listens?"
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_tool_says_so_and_ends(tool: str, nobody: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        command(tool, TOOLS[tool], nobody, tmp_path),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == (0 if tool in AS_KAFKA else 1), said
+    assert f"cannot reach {nobody}: Connection refused" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("tool", PATIENT)
+@pytest.mark.parametrize("typed", [b"", b"a line\n"])
+def test_at_a_prompt_it_is_said_before_the_first_line_and_ctrl_c_ends_it(
+    tool: str, typed: bytes, nobody: str, tmp_path: Path
+) -> None:
+    words = command(tool, PATIENT[tool], nobody, tmp_path)
+    process, terminal = pty.fork()
+    if process == 0:
+        os.execv(words[0], words)
+    try:
+        shown = read_until(terminal, f"cannot reach {nobody}".encode())
+        os.write(terminal, typed)
+        os.write(terminal, b"\x03")
+        shown += read_until(terminal, None)
+    finally:
+        os.kill(process, signal.SIGKILL)
+        _, status = os.waitpid(process, 0)
+    assert os.WIFEXITED(status), shown.decode()
+    assert b"Traceback" not in shown
+
+
+def read_until(terminal: int, wanted: bytes | None) -> bytes:
+    """What is shown until then; None: until the program has ended."""
+    shown = b""
+    deadline = time.monotonic() + WAIT_S
+    while wanted is None or wanted not in shown:
+        assert time.monotonic() < deadline, shown.decode()
+        if select.select([terminal], [], [], 0.1)[0]:
+            try:
+                data = os.read(terminal, 4096)
+            except OSError:  # how a terminal says that nobody has it open any more
+                data = b""
+            if not data:
+                assert wanted is None, shown.decode()
+                return shown
+            shown += data
+    return shown
