@@ -15,6 +15,10 @@ from ottla.cli.output import fail
 from ottla.errors import KafkaError
 
 ORDER: Final = (
+    "up",
+    "down",
+    "status",
+    "doctor",
     "serve",
     "cluster",
     "topics",
@@ -40,8 +44,8 @@ _added: set[str] = set()
 
 HELP = """Ottla: an event streaming platform that speaks Kafka's protocol.
 
-[bold]ottla serve[/bold] starts a broker, [bold]ottla cluster up[/bold] several of them; the other
-verbs work with any Kafka cluster.
+[bold]ottla serve[/bold] starts a broker, [bold]ottla up[/bold] one with registry, SQL and Connect,
+[bold]ottla cluster up[/bold] several brokers; the other verbs work with any Kafka cluster.
 
 [dim]ottla serve --registry
 ottla topics create orders --partitions 3
