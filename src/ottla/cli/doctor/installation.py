@@ -76,9 +76,9 @@ def _packages() -> Iterator[Diagnosis]:
         yield wrong(SECTION, "packages", words, "`pip install .` in its folder installs it.")
         return
     for text in requirements:
-        found, extra = _REQUIREMENT.match(text), _EXTRA.search(text)
+        found, marker = _REQUIREMENT.match(text), _EXTRA.search(text)
         if found and found[1] != "ottla" and "platform_system" not in text:
-            by_extra.setdefault(extra[1] if extra else "", []).append((found[1], found[2]))
+            by_extra.setdefault(marker[1] if marker else "", []).append((found[1], found[2]))
     yield _base(by_extra.get("", []))
     for extra in EXTRA_USES:
         yield _extra(extra, by_extra.get(extra, []))

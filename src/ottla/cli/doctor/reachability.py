@@ -117,7 +117,10 @@ def _recorded() -> Iterator[Diagnosis]:
         for record in found:
             if alive and not record.is_alive:
                 words = f"`{started_by}` has started it, and it {record.note or 'has ended'}"
-                yield wrong(SECTION, record.name, words, f"Its log says why: {record.log}")
+                remedy = f"Its log: {record.log}"
+                if started_by == CLUSTER:
+                    remedy = f"`ottla cluster restart` starts it again. {remedy}"
+                yield wrong(SECTION, record.name, words, remedy)
 
 
 def _listed(names: list[str]) -> str:

@@ -23,7 +23,7 @@ def directories_of(admin: Admin, brokers: Iterable[int]) -> dict[Replica, str]:
     for broker in sorted(set(brokers)):
         try:
             for directory in admin.log_dirs(broker):
-                found |= {(place, broker): directory.path for place in directory.sizes}
+                found |= {(place, broker): directory.path for place in directory.replicas}
         except KafkaError:
             continue
     return found

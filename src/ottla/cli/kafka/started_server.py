@@ -53,12 +53,13 @@ def record_daemon(script: str, pid: int, details: Mapping[str, str]) -> None:
 
 def stop_servers(script: str, wanted: Mapping[str, str]) -> list[RunRecord]:
     """Send $SIGNAL, or SIGTERM, to those that have all the `wanted` details; who was reached."""
+    number = signal_number()
     found = [
         record
         for record in RunRecords().alive(script)
         if all(record.details.get(name) == value for name, value in wanted.items())
     ]
-    return [record for record in found if record.process.send(signal_number())]
+    return [record for record in found if record.process.send(number)]
 
 
 def signal_number() -> signal.Signals:
