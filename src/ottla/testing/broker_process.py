@@ -48,7 +48,7 @@ class BrokerProcess:
 
     def launch(self) -> None:
         """Begin to start; `wait_until_it_answers` is the rest."""
-        self._log: IO[bytes] = tempfile.TemporaryFile()  # open as long as the process is
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  open as long as the process
         try:
             self._process = subprocess.Popen(
                 [*SERVE, *self._overrides],

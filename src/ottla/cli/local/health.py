@@ -1,13 +1,17 @@
-"""Does a service answer, and is it ready? One question for each kind, by its address."""
+"""Does a service answer, and is it ready? One question for each kind, by its address.
+
+    python -m ottla.cli.local.health broker 127.0.0.1:9092      exit code 0 if it is ready
+"""
 
 from __future__ import annotations
 
 import http.client
 import json
 import socket
+import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -107,3 +111,19 @@ def _json(body: bytes) -> Any:
         return json.loads(body)
     except ValueError:
         return None
+
+
+def main(arguments: Sequence[str]) -> int:
+    """For containers and scripts, which ask often: it imports little."""
+    if len(arguments) != 2 or arguments[0] not in PROBES:
+        print(f"USAGE: python -m {__spec__.name} {{{'|'.join(PROBES)}}} ADDRESS", file=sys.stderr)
+        return 2
+    kind, address = arguments
+    health = PROBES[kind](address)
+    state = "ready" if health.ready else "not ready"
+    print(f"{kind} at {address}: {state} {health.words}".rstrip())
+    return 0 if health.ready else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
