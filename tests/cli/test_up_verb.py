@@ -142,6 +142,27 @@ def test_a_port_that_is_taken_is_said_before_anything_starts(
     assert not (tmp_path / "ottla-data").exists()
 
 
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+def test_all_four_work_together(tmp_path: Path, ports: list[int]) -> None:
+    """SQL registers a schema, reads what is produced, and finds the Connect worker."""
+    everything = "broker,registry,sql,connect"
+    with foreground(tmp_path, *words_of(ports, everything)) as up:
+        up.wait_for("Ctrl-C ends all of them", 240.0)
+        assert {each["state"] for each in status_of(tmp_path).values()} == {"ready"}
+        server = f"http://127.0.0.1:{ports[2]}"
+        statement = (
+            "CREATE STREAM orders (id STRING KEY, amount INT)"
+            " WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='AVRO', PARTITIONS=1); SHOW CONNECTORS;"
+        )
+        shell = ran(tmp_path, "sql", "--server", server, "-e", statement)
+        assert shell.returncode == 0, shell.stdout + shell.stderr
+        registry = SchemaRegistry(f"http://127.0.0.1:{ports[1]}")
+        assert registry.subjects() == ["orders-value"]
+        registry.close()
+        assert up.end(signal.SIGINT, 120.0) == 0
+
+
 def test_what_nobody_knows_is_refused(tmp_path: Path, ports: list[int]) -> None:
     unknown = ran(tmp_path, "up", "--only", "kafka")
     assert "there are broker, registry, sql, connect" in unknown.stderr

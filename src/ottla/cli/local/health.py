@@ -1,6 +1,6 @@
 """Does a service answer, and is it ready? One question for each kind, by its address.
 
-    python -m ottla.cli.local.health broker 127.0.0.1:9092      exit code 0 if it is ready
+python -m ottla.cli.local.health broker 127.0.0.1:9092      exit code 0 if it is ready
 """
 
 from __future__ import annotations
