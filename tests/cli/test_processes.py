@@ -30,6 +30,7 @@ TOOLS = {
     "kafka-client-metrics": "client_metrics",
     "kafka-verifiable-producer": "verifiable_producer",
     "kafka-verifiable-consumer": "verifiable_consumer",
+    "kafka-e2e-latency": "e2e_latency",
     "kafka-topics": "topics",
     "kafka-console-producer": "console_producer",
     "kafka-console-consumer": "console_consumer",
