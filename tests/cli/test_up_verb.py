@@ -143,12 +143,12 @@ def test_a_port_that_is_taken_is_said_before_anything_starts(
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(500)
 def test_all_four_work_together(tmp_path: Path, ports: list[int]) -> None:
     """SQL registers a schema, reads what is produced, and finds the Connect worker."""
     everything = "broker,registry,sql,connect"
     with foreground(tmp_path, *words_of(ports, everything)) as up:
-        up.wait_for("Ctrl-C ends all of them", 240.0)
+        up.wait_for("Ctrl-C ends all of them", 330.0)
         assert {each["state"] for each in status_of(tmp_path).values()} == {"ready"}
         server = f"http://127.0.0.1:{ports[2]}"
         statement = (

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,7 @@ from ottla.cli.kafka.tool import ToolError
 OTTLA: Final = (sys.executable, "-P", "-m", "ottla.cli")
 HOST: Final = "127.0.0.1"
 LOG_COLUMNS: Final = "160"  # a log's lines are not broken at the width of a terminal
+BEGINS: Final = "--- starts at "
 TAIL_LINES: Final = 15
 TAIL_BYTES: Final = 16_384
 
@@ -38,9 +40,14 @@ class LocalService:
 
 
 def launch(command: tuple[str, ...], log: Path) -> subprocess.Popen[bytes]:
-    """In a session of its own: it hears no Ctrl-C, and goes on when the terminal is closed."""
+    """In a session of its own: it hears no Ctrl-C, and goes on when the terminal is closed.
+
+    A line in its log says where this run begins: what is before it, another run has written.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
+        output.write(time.strftime(f"{BEGINS}%Y-%m-%d %H:%M:%S\n").encode())
+        output.flush()
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -65,11 +72,12 @@ def check_port(service: LocalService, option: str) -> None:
 
 
 def tail(log: Path) -> str:
-    """The last lines of a log."""
+    """The last lines of a log, of its last run."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - TAIL_BYTES))
             text = file.read().decode(errors="replace")
     except OSError:
         return ""
-    return "\n".join(text.rstrip().splitlines()[-TAIL_LINES:])
+    run = text.rpartition(BEGINS)[2] if BEGINS in text else f"\n{text}"
+    return "\n".join(run.partition("\n")[2].rstrip().splitlines()[-TAIL_LINES:])

@@ -27,7 +27,7 @@ from ottla.cli.local.process_identity import ProcessIdentity, identity_of, own_i
 from ottla.cli.local.run_records import SUPERVISOR, RunRecord, RunRecords
 from ottla.cli.local.stop_signals import StopSignals
 
-START_S_MAX: Final = 180.0  # Spark on a busy machine
+START_S_MAX: Final = 300.0  # Spark on a busy machine
 STOP_S_MAX: Final = 60.0
 LOOK_EVERY_S: Final = 0.05
 WATCH_EVERY_S: Final = 0.2
