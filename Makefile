@@ -12,7 +12,7 @@ LIBRDKAFKA_SUITE := tests/compat/test_librdkafka_own_suite.py
 PROCESSES ?= 1
 SIDE_BY_SIDE := $(if $(filter-out 1,$(PROCESSES)),-n $(PROCESSES) --dist loadfile --no-loadscope-reorder)
 
-.PHONY: run demo test lint unit cluster spark clients compat maven delivery librdkafka suites compile test-compiled bench chaos fuzz messages functions-doc connectors-doc clean help
+.PHONY: run up demo test lint unit cluster spark clients compat maven delivery librdkafka suites compile test-compiled bench chaos fuzz messages functions-doc connectors-doc clean help
 
 help:
 	@echo "make run      start a broker on 127.0.0.1:9092 (data in ./data); ARGS=\"--override NAME=VALUE\""
@@ -20,6 +20,7 @@ help:
 	@echo "make unit, cluster, spark, clients, delivery   one part of it"
 	@echo "make spark    what starts Spark: source, sink, SQL"
 	@echo "make cluster  what starts ZooKeeper: the metadata store, clusters of processes"
+	@echo "make up       broker, registry, SQL server and Connect worker; ARGS=\"--only broker,registry\""
 	@echo "make demo     orders and payments, joined by SQL while they come"
 	@echo "make compat   clients and tools from Maven Central and Go modules"
 	@echo "make librdkafka   librdkafka's own test suite, plain and over SASL_SSL"
@@ -53,6 +54,9 @@ $(SPARK): $(READY)
 run: $(READY)
 	$(BIN)/ottla serve --override log.dirs=./data $(ARGS)
 
+up: $(SPARK)
+	$(BIN)/ottla up $(ARGS)
+
 lint: $(SPARK)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -83,7 +87,7 @@ demo: $(SPARK)
 # What starts Spark: in one process, so that it is started once. Connectors have a PostgreSQL.
 spark: $(SPARK)
 	./tools/setup_test_clients.sh --packages
-	$(BIN)/pytest -q $(SPARK_TESTS) tests/testing -m "(spark or postgres) and not delivery"
+	$(BIN)/pytest -q $(SPARK_TESTS) tests/testing tests/cli tests/test_deploy.py -m "(spark or postgres) and not delivery"
 
 # Clients and the broker are killed at random.
 delivery: $(SPARK)

@@ -11,9 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from local_services import foreground, ran, status_of
 
 from ottla.cli.app import main
-from ottla.cli.kafka import zookeeper_server_start
+from ottla.cli.kafka import zookeeper_server_start, zookeeper_shell
+from ottla.cli.local.process_identity import identity_of
+from ottla.cli.local.run_records import FOLDER
 from ottla.client import Admin
 from ottla.testing.ports import reserve_port
 from ottla.testing.topics import wait_for_topic
@@ -41,6 +44,11 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+@pytest.fixture(autouse=True)
+def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDER, str(tmp_path / "run"))
 
 
 @contextmanager
@@ -85,6 +93,67 @@ def test_one_command_is_a_cluster_and_the_next_one_finds_its_topics(tmp_path: Pa
     with cluster_up(tmp_path, port, zookeeper_port), Admin(servers) as admin:
         assert admin.topics.names() == ["orders"]
     assert "Ottla" in (tmp_path / "broker-1.log").read_text()
+
+
+@pytest.mark.zookeeper
+@pytest.mark.timeout(300)
+def test_brokers_are_killed_and_started_again_from_another_terminal(tmp_path: Path) -> None:
+    port, zookeeper_port = free_ports(2)
+    servers = f"127.0.0.1:{port},127.0.0.1:{port + 1}"
+    words = ["--brokers", "2", "--port", str(port), "--zookeeper-port", str(zookeeper_port)]
+    with foreground(tmp_path, "cluster", "up", *words) as cluster:
+        cluster.wait_for("Ctrl-C stops them")
+        with Admin(servers) as admin:
+            admin.topics.create("orders", 1, replication_factor=2)
+        before = status_of(tmp_path, "cluster")
+        killed = ran(tmp_path, "cluster", "kill", "1")
+        assert "broker-1 is killed" in killed.stdout
+        cluster.wait_for("broker-1 was killed by `ottla cluster kill`")
+        assert status_of(tmp_path, "cluster")["broker-1"]["state"] == "ended"
+        assert ran(tmp_path, "cluster", "kill", "1").returncode == 1
+        assert "there is no broker-5" in ran(tmp_path, "cluster", "kill", "5").stderr
+        assert "broker-1 is ready on" in ran(tmp_path, "cluster", "restart", "1").stdout
+        cluster.wait_for("broker-1 runs again")
+        ran(tmp_path, "cluster", "restart", "0")  # one that runs is stopped before
+        after = status_of(tmp_path, "cluster")
+        assert {each["state"] for each in after.values()} == {"ready"}
+        assert after["zookeeper"]["pid"] == before["zookeeper"]["pid"]
+        assert after["broker-0"]["pid"] != before["broker-0"]["pid"]
+        with Admin(servers) as admin:
+            assert admin.topics.names(internal=False) == ["orders"]
+        down = ran(tmp_path, "cluster", "down")
+        assert down.stdout.splitlines()[-1] == "all stopped"
+        assert cluster.process.wait(END_S_MAX) == 0
+    assert all(identity_of(each["pid"]) is None for each in after.values())
+
+
+@pytest.mark.zookeeper
+def test_zookeeper_shell_is_zookeepers_own(capfd: pytest.CaptureFixture[str]) -> None:
+    with ZooKeeperServer() as server:
+        assert zookeeper_shell.main([server.connect, "create", "/orders", "beer"]) == 0
+        assert zookeeper_shell.main([server.connect, "get", "/orders"]) == 0
+        assert "beer" in capfd.readouterr().out
+    assert zookeeper_shell.main([]) == 1
+    assert "USAGE: zookeeper-shell zookeeper_host:port" in capfd.readouterr().out
+
+
+def test_zookeeper_shell_takes_kafkas_names_for_tls(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    settings = zookeeper_shell.tls_settings(
+        {
+            "zookeeper.ssl.keystore.location": "/key.p12",
+            "zookeeper.ssl.endpoint.identification.algorithm": "",
+        }
+    )
+    assert settings["zookeeper.ssl.keyStore.location"] == "/key.p12"
+    assert settings["zookeeper.client.secure"] == "true"
+    assert settings["zookeeper.ssl.hostnameVerification"] == "false"
+    path = tmp_path / "tls.properties"
+    path.write_text("zookeeper.ssl.keystor.location=x\n")
+    words = ["localhost:1", "-zk-tls-config-file", str(path)]
+    assert zookeeper_shell.main(words) == 1
+    assert "knows no zookeeper.ssl.keystor.location" in capfd.readouterr().err
 
 
 def test_what_is_missing_is_said(

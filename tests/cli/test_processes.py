@@ -20,7 +20,17 @@ from ottla.client import Admin, Consumer
 ROOT = Path(ottla.__file__).parents[2]
 TOOLS = {
     "kafka-server-start": "server_start",
+    "kafka-server-stop": "server_stop",
     "zookeeper-server-start": "zookeeper_server_start",
+    "zookeeper-server-stop": "zookeeper_server_stop",
+    "zookeeper-shell": "zookeeper_shell",
+    "kafka-storage": "storage",
+    "kafka-log-dirs": "log_dirs",
+    "kafka-metadata-quorum": "metadata_quorum",
+    "kafka-client-metrics": "client_metrics",
+    "kafka-verifiable-producer": "verifiable_producer",
+    "kafka-verifiable-consumer": "verifiable_consumer",
+    "kafka-e2e-latency": "e2e_latency",
     "kafka-topics": "topics",
     "kafka-console-producer": "console_producer",
     "kafka-console-consumer": "console_consumer",

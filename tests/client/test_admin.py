@@ -169,7 +169,8 @@ def test_the_cluster_and_its_log_directories(bootstrap: str, admin: Admin, topic
     assert admin.api_versions(node.id)[18][0] == 0
     directory = admin.log_dirs(node.id)[0]
     assert directory.error_code == 0
-    assert TopicPartition(topic, 0) in directory.sizes
+    replica = directory.replicas[TopicPartition(topic, 0)]
+    assert (replica.offset_lag, replica.is_future) == (0, False)
 
 
 def test_nobody_there_is_said_at_once() -> None:

@@ -38,7 +38,7 @@ from ottla.broker.security import Security
 from ottla.broker.sessions import FetchSessions
 from ottla.broker.shares import Shares
 from ottla.broker.shutdown import ShutdownSteps
-from ottla.broker.store_access import own_store
+from ottla.broker.store_access import own_cluster_id, own_store
 from ottla.broker.telemetry import Telemetry
 from ottla.broker.transactions import Transactions
 from ottla.broker.turns import Turns
@@ -53,7 +53,6 @@ from ottla.cluster.handover import leave_sets
 from ottla.cluster.image import Broker as BrokerImage
 from ottla.cluster.image import Image
 from ottla.cluster.image import Partition as PartitionImage
-from ottla.cluster.membership import cluster_id
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.settings import Settings
 from ottla.cluster.store import MetaStore, SessionState
@@ -180,7 +179,7 @@ class Broker:
         self.metadata = Metadata(self._meta_store)
         await self.metadata.start()
         undo.push_async_callback(self.metadata.stop)
-        cluster = await cluster_id(self._meta_store, self.metadata)
+        cluster = await own_cluster_id(self._meta_store, self.metadata, self.config)
         # Certificates, passwords and limits that were changed at run time are in the store.
         self._take_broker_configs()
         self._security = Security(self)

@@ -8,11 +8,13 @@ from typing import TypeVar
 
 from ottla.cluster.commits import Commits
 from ottla.cluster.embedded import EmbeddedStore
+from ottla.cluster.membership import cluster_id
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.settings import Settings
 from ottla.cluster.store import MetaStore, StoreError
 from ottla.config import ServerConfig
 from ottla.extras import install_command
+from ottla.storage.formatted import formatted_cluster_id
 
 JOURNAL = "ottla-metadata.journal"
 
@@ -30,6 +32,12 @@ async def own_store(config: ServerConfig) -> MetaStore:
         return await open_store(config)
     path = Path(config.log_dirs[0]) / JOURNAL
     return EmbeddedStore(path, sync=config.ottla_metadata_sync_enable)
+
+
+async def own_cluster_id(store: MetaStore, metadata: Metadata, config: ServerConfig) -> str:
+    """The cluster's; if this broker is its first, the one that its directories were formatted with
+    or a new one."""
+    return await cluster_id(store, metadata, formatted=formatted_cluster_id(config.log_dirs))
 
 
 async def with_store(config: ServerConfig, work: Callable[[Metadata, Settings], Awaitable[R]]) -> R:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
@@ -17,6 +18,10 @@ from ottla.cli.output import fail
 from ottla.errors import KafkaError
 
 ORDER: Final = (
+    "up",
+    "down",
+    "status",
+    "doctor",
     "serve",
     "cluster",
     "topics",
@@ -39,11 +44,13 @@ ORDER: Final = (
 
 VERBS: Final = (*(each for each in ORDER if each != "serve"), "bench", "dump-log")
 _added: set[str] = set()
+COMPLETE: Final = "_OTTLA_COMPLETE"
+COMPLETED: Final = "_TYPER_COMPLETE_ARGS"  # zsh's and fish's
 
 HELP = """Ottla: an event streaming platform that speaks Kafka's protocol.
 
-[bold]ottla serve[/bold] starts a broker, [bold]ottla cluster up[/bold] several of them; the other
-verbs work with any Kafka cluster.
+[bold]ottla serve[/bold] starts a broker, [bold]ottla up[/bold] one with registry, SQL and Connect,
+[bold]ottla cluster up[/bold] several brokers; the other verbs work with any Kafka cluster.
 
 [dim]ottla serve --registry
 ottla topics create orders --partitions 3
@@ -72,7 +79,6 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -80,6 +86,8 @@ app = typer.Typer(
 def add_verbs(arguments: Sequence[str]) -> None:
     """The one that is named. All of them only for who asks what there is: most of the time of a
     short command would be the imports of the others."""
+    if COMPLETE in os.environ:  # a shell asks: the words are in its variable, not among ours
+        arguments = os.environ.get("COMP_WORDS", os.environ.get(COMPLETED, "")).split()[1:]
     wanted = arguments[:1] if arguments and arguments[0] in VERBS else VERBS
     for name in wanted:
         if name not in _added:

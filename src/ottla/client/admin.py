@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from ottla.client.acls import Acls
 from ottla.client.configs import Configs
@@ -22,6 +22,7 @@ from ottla.client.features import Features
 from ottla.client.groups import Groups
 from ottla.client.offsets import Offsets
 from ottla.client.protocol.connection import Node, check
+from ottla.client.quorum import Quorum, describe_quorum
 from ottla.client.quotas import Quotas
 from ottla.client.reassignments import Reassignments
 from ottla.client.record import TopicPartition
@@ -46,6 +47,14 @@ class ClusterDescription:
     nodes: tuple[Node, ...]
 
 
+class LogDirReplica(NamedTuple):
+    """`offset_lag` is how far the copy is behind; `is_future`: it replaces the present one."""
+
+    size: int
+    offset_lag: int
+    is_future: bool
+
+
 @dataclass(slots=True, frozen=True)
 class LogDir:
     """A broker's log directory: what lies in it, and how full its disk is (-1: not known)."""
@@ -55,7 +64,7 @@ class LogDir:
     error_code: int
     total_bytes: int
     usable_bytes: int
-    sizes: dict[TopicPartition, int]
+    replicas: dict[TopicPartition, LogDirReplica]
 
 
 class Admin:
@@ -109,13 +118,19 @@ class Admin:
                 each.total_bytes,
                 each.usable_bytes,
                 {
-                    TopicPartition(topic.name, part.partition_index): part.partition_size
+                    TopicPartition(topic.name, part.partition_index): LogDirReplica(
+                        part.partition_size, part.offset_lag, part.is_future_key
+                    )
                     for topic in each.topics
                     for part in topic.partitions
                 },
             )
             for each in answer.results
         ]
+
+    def quorum(self) -> Quorum:
+        """A KRaft cluster's; a broker of ours says in its error where the metadata is."""
+        return describe_quorum(self._session)
 
     def unregister_broker(self, broker_id: int) -> None:
         """Forget a broker that will not come back."""

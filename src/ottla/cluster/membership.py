@@ -22,11 +22,21 @@ log = logging.getLogger("ottla.cluster")
 Urandom = Callable[[int], bytes]
 
 
-async def cluster_id(store: MetaStore, metadata: Metadata, urandom: Urandom = os.urandom) -> str:
-    """The cluster's id, made up by the first broker that ever starts."""
+async def cluster_id(
+    store: MetaStore,
+    metadata: Metadata,
+    urandom: Urandom = os.urandom,
+    *,
+    formatted: str | None = None,
+) -> str:
+    """The cluster's id, made up by the first broker that ever starts.
+
+    It takes the one that its log directories were `formatted` with, if they were.
+    """
     entry = await store.get(layout.CLUSTER_ID)
     if entry is None:
-        value = layout.dump({"version": "1", "id": layout.encode_uuid(random_uuid(urandom))})
+        chosen = formatted or layout.encode_uuid(random_uuid(urandom))
+        value = layout.dump({"version": "1", "id": chosen})
         with contextlib.suppress(Conflict):  # another broker was first; its id is as good
             await store.create(layout.CLUSTER_ID, value)
         entry = await store.get(layout.CLUSTER_ID)

@@ -9,7 +9,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import IO, Final
 
 from ottla.client.protocol.connection import BrokerConnection
@@ -32,17 +31,10 @@ class BrokerProcess:
         properties: Mapping[str, str],
         port: int,
         *,
-        log_path: Path | None = None,
-        apart: bool = False,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """Its log goes to `log_path`, or nowhere for long. One that is `apart` hears no Ctrl-C.
-
-        `settings` are a client's, to ask whether it answers.
-        """
+        """`settings` are a client's, to ask whether it answers."""
         self._settings = settings or {}
-        self._log_path = log_path
-        self._apart = apart
         self._overrides = [
             word for pair in properties.items() for word in ("--override", "=".join(pair))
         ]
@@ -56,22 +48,17 @@ class BrokerProcess:
 
     def launch(self) -> None:
         """Begin to start; `wait_until_it_answers` is the rest."""
-        self._log = self._open_log()
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  open as long as the process
         try:
             self._process = subprocess.Popen(
                 [*SERVE, *self._overrides],
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,
-                start_new_session=self._apart,
             )
         except BaseException:
             self._log.close()
             raise
-
-    def _open_log(self) -> IO[bytes]:
-        """Open as long as the process is."""
-        return self._log_path.open("a+b") if self._log_path else tempfile.TemporaryFile()
 
     def wait_until_it_answers(self, timeout_s: float = START_S_MAX) -> None:
         try:

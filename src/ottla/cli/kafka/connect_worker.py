@@ -42,7 +42,8 @@ def started(
         print(usage, file=sys.stderr)
         return 1
     if daemon:
-        return start_daemon([sys.executable, "-m", module, *files], f"{name}.out")
+        start_daemon([sys.executable, "-m", module, *files], f"{name}.out")
+        return 0
     try:
         need_spark(name)
         from ottla.connect.errors import ConnectException

@@ -9,15 +9,16 @@ from pathlib import Path
 
 
 def start_daemon(command: Sequence[str], output: str) -> int:
-    """In the background, with its output in a file of $LOG_DIR, as Kafka's scripts do it."""
+    """Its pid. In the background, with its output in a file of $LOG_DIR, as Kafka's scripts have
+    it."""
     folder = Path(os.environ.get("LOG_DIR", "logs"))
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / output).open("ab") as out:
-        subprocess.Popen(
+        process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    return 0
+    return process.pid

@@ -42,7 +42,7 @@ def work(given: argparse.Namespace) -> None:
         return
     if given.command == "feature-dependencies":
         for each in given.feature:
-            print(dependencies(*_name_and_level(each)))
+            print(dependencies(*name_and_level(each)))
         return
     if given.bootstrap_server is None:
         raise ToolError("You must specify either --bootstrap-controller or --bootstrap-server.")
@@ -102,7 +102,7 @@ def _wanted(given: argparse.Namespace, upgrade: FeatureUpgrade) -> dict[str, int
         levels = levels_of(metadata).items()
         kept = {n: each for n, each in levels if each or upgrade is not FeatureUpgrade.UPGRADE}
         return {METADATA: metadata, **kept}
-    wanted = [_name_and_level(each) for each in named]
+    wanted = [name_and_level(each) for each in named]
     if given.metadata is not None:
         print(" `metadata` flag is deprecated and may be removed in a future release.")
         wanted.append((METADATA, metadata_level(given.metadata)))
@@ -139,7 +139,7 @@ def _shown(name: str, level: int) -> str:
     return metadata_name(level) or f"UNKNOWN {level}"
 
 
-def _name_and_level(text: str) -> tuple[str, int]:
+def name_and_level(text: str) -> tuple[str, int]:
     name, equals, level = (part.strip() for part in text.partition("="))
     start = f"Can't parse feature=level string {text}:"
     if not equals:

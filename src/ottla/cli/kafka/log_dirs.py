@@ -1,62 +1,93 @@
-"""Log directories in the plans of kafka-reassign-partitions.
-
-A replica gets its directory from its broker, and stays in it. So a plan may name a directory where
-there is no choice, as the plan for a rollback does; that is all.
-"""
+"""kafka-log-dirs: what lies in the log directories of brokers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+import sys
+from collections.abc import Collection, Sequence
+from typing import Any, Final
 
-from ottla.cli.kafka.tool import ToolError
-from ottla.client.admin import Admin
-from ottla.client.record import TopicPartition
-from ottla.errors import KafkaError
+from ottla.cli.kafka.exceptions import java_name
+from ottla.cli.kafka.options import BOOTSTRAP, COMMAND_CONFIG, Option, Options, UsageError
+from ottla.cli.kafka.tool import ToolError, read_properties, run
+from ottla.client.admin import Admin, LogDir
+from ottla.errors import ErrorCode
 
-Replica = tuple[TopicPartition, int]
-"""A partition on a broker."""
-
-
-def directories_of(admin: Admin, brokers: Iterable[int]) -> dict[Replica, str]:
-    """Where replicas lie; brokers that can't be asked are left out."""
-    found: dict[Replica, str] = {}
-    for broker in sorted(set(brokers)):
-        try:
-            for directory in admin.log_dirs(broker):
-                found |= {(place, broker): directory.path for place in directory.sizes}
-        except KafkaError:
-            continue
-    return found
+NAME: Final = "kafka-log-dirs"
+DESCRIPTION: Final = "This tool helps to query log directory usage on the specified brokers."
+OPTIONS: Final = (
+    BOOTSTRAP,
+    COMMAND_CONFIG,
+    Option("describe", "Describe the log directories of brokers."),
+    Option("topic-list", "Topics, divided by commas; all if there are none.", "topics"),
+    Option("broker-list", "Ids of brokers, divided by commas; all if there are none.", "brokers"),
+)
 
 
-def check_directories(admin: Admin, wanted: Mapping[Replica, str]) -> None:
-    """ToolError where a broker has a choice, and so might put a replica elsewhere."""
-    known = {
-        broker: {each.path for each in admin.log_dirs(broker)}
-        for broker in sorted({broker for _, broker in wanted})
-    }
-    for (place, broker), path in wanted.items():
-        if known[broker] != {path}:
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run(NAME, DESCRIPTION, OPTIONS, work, arguments)
+
+
+def work(options: Options) -> int:
+    bootstrap = options.require("bootstrap-server")
+    if not options.has("describe"):
+        raise UsageError('Missing required argument "[describe]"')
+    topics = set(_listed(options.value("topic-list")))
+    wanted = _brokers(options.value("broker-list"))
+    settings = read_properties(options.value("command-config"))
+    with Admin(bootstrap, settings=dict(settings)) as admin:
+        present = sorted(each.id for each in admin.cluster().nodes)
+        unknown = [each for each in wanted if each not in present]
+        if unknown:
             raise ToolError(
-                f"{place}: broker {broker} chooses a log directory by itself, and can't be told to"
-                f' use {path}: log_dirs must be "any"'
+                "ERROR: The given brokers do not exist from --broker-list:"
+                f" {_joined(unknown)}. Current existent brokers: {_joined(present)}"
             )
+        chosen = sorted(set(wanted)) or present
+        print("Querying brokers for log directories information")
+        found = {broker: admin.log_dirs(broker) for broker in chosen}
+        print(f"Received log directory information from brokers {_joined(chosen)}")
+        print(as_json(found, topics))
+    return 0
 
 
-def report(wanted: Mapping[Replica, str], present: Mapping[Replica, str]) -> str:
-    """What --verify says of them; an empty line where there are none, as Kafka prints it."""
-    lines = []
-    for (place, broker), path in sorted(wanted.items(), key=lambda each: (each[0][1], each[0][0])):
-        now = present.get((place, broker))
-        if now is None:
-            lines.append(
-                f"Partition {place} cannot be found in any live log directory on broker {broker}."
-            )
-        elif now == path:
-            lines.append(f"Reassignment of replica {place}-{broker} completed successfully.")
-        else:
-            lines.append(
-                f"Partition {place} on broker {broker} is not being moved from log dir {now} to"
-                f" {path}."
-            )
-    return "\n".join(lines)
+def as_json(found: dict[int, list[LogDir]], topics: Collection[str]) -> str:
+    """In the order of Kafka's own hash tables, where that is the same for every run."""
+    brokers = [
+        {"broker": broker, "logDirs": [_directory(each, topics) for each in directories]}
+        for broker, directories in found.items()
+    ]
+    return json.dumps({"brokers": brokers, "version": 1}, separators=(",", ":"))
+
+
+def _directory(directory: LogDir, topics: Collection[str]) -> dict[str, Any]:
+    failed = directory.error_code != ErrorCode.NONE
+    partitions = [
+        {"partition": str(place), "size": size, "offsetLag": lag, "isFuture": future}
+        for place, (size, lag, future) in sorted(directory.replicas.items())
+        if not topics or place.topic in topics
+    ]
+    return {
+        "partitions": partitions,
+        "error": java_name(ErrorCode(directory.error_code)) if failed else None,
+        "logDir": directory.path,
+    }
+
+
+def _listed(text: str | None) -> list[str]:
+    return [each for each in (text or "").split(",") if each]
+
+
+def _brokers(text: str | None) -> list[int]:
+    try:
+        return [int(each) for each in _listed(text)]
+    except ValueError:
+        raise ToolError(f"--broker-list {text}: expected ids of brokers, such as 0,1,2") from None
+
+
+def _joined(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

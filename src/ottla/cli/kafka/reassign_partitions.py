@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from ottla.cli.kafka.exceptions import message_of
-from ottla.cli.kafka.log_dirs import check_directories, directories_of, report
 from ottla.cli.kafka.options import Option, Options, UsageError
 from ottla.cli.kafka.reassignment_json import (
     Assignment,
@@ -18,6 +17,7 @@ from ottla.cli.kafka.reassignment_json import (
     parse_topics,
     read,
 )
+from ottla.cli.kafka.reassignment_log_dirs import check_directories, directories_of, report
 from ottla.cli.kafka.throttles import clear_throttles, moves_of, set_throttle
 from ottla.cli.kafka.tool import ToolError, read_properties, run
 from ottla.client.admin import Admin

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ottla.cli.kafka.log_dirs import Replica
+from ottla.cli.kafka.reassignment_log_dirs import Replica
 from ottla.cli.kafka.tool import ToolError
 from ottla.client.record import TopicPartition
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import ottla
 from ottla.cli.kafka.daemon import start_daemon
+from ottla.cli.kafka.started_server import broker_details, record_daemon, recorded
 
 NAME: Final = "kafka-server-start"
 USAGE: Final = f"USAGE: {NAME} [-daemon] server.properties [--override property=value]*"
@@ -24,11 +25,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words[0] in ("-daemon", "-name", "-loggc"):
         if words[0] == "-daemon":
             command = [sys.executable, "-m", "ottla.cli.kafka.server_start", *words[1:]]
-            return start_daemon(command, "kafkaServer.out")
+            pid = start_daemon(command, "kafkaServer.out")
+            record_daemon(NAME, pid, broker_details(words[1:]))
+            return 0
         words = words[2 if words[0] == "-name" else 1 :]  # of a JVM, and without meaning here
     from ottla.cli.serve import main as serve
 
-    return serve(list(words), prog=NAME, file_required=True)
+    with recorded(NAME, broker_details(words)):
+        return serve(list(words), prog=NAME, file_required=True)
 
 
 if __name__ == "__main__":

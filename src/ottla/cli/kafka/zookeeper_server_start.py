@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from ottla.cli.kafka.daemon import start_daemon
+from ottla.cli.kafka.started_server import record_daemon, record_server
+from ottla.cli.local.process_identity import own_identity
 
 NAME: Final = "zookeeper-server-start"
 USAGE: Final = f"USAGE: {NAME} [-daemon] zookeeper.properties"
@@ -39,7 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 1
     if daemon:
-        return start_daemon(command, "zookeeper.out")
+        record_daemon(NAME, start_daemon(command, "zookeeper.out"), {})
+        return 0
+    record_server(NAME, own_identity(), {})  # execv keeps pid and start time
     sys.stdout.flush()
     os.execv(command[0], command)  # signals go to ZooKeeper itself
 

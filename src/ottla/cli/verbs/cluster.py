@@ -1,39 +1,55 @@
-"""ottla cluster up: ZooKeeper and several brokers on this machine, for trying it out."""
+"""ottla cluster: ZooKeeper and several brokers on this machine, for trying it out."""
 
 from __future__ import annotations
 
-import signal
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
 from ottla.cli.extras import need
 from ottla.cli.kafka.tool import ToolError
-from ottla.cli.output import console, print_table
-from ottla.testing.broker_process import BrokerProcess
-from ottla.testing.zookeeper import ZooKeeperMissing, ZooKeeperServer
+from ottla.cli.local.bring_down import bring_down
+from ottla.cli.local.cluster_services import (
+    ZOOKEEPER,
+    ClusterWish,
+    broker_name,
+    cluster_services,
+)
+from ottla.cli.local.health import Health
+from ottla.cli.local.local_service import check_port
+from ottla.cli.local.run_records import RunRecord
+from ottla.cli.local.stack import CLUSTER, ServiceEnded, Stack, shown, stack_of
+from ottla.cli.local.stack_view import print_failure
+from ottla.cli.local.status_view import print_status
+from ottla.cli.local.supervise import supervise
+from ottla.cli.output import AsJson, console
+from ottla.testing.zookeeper import ZooKeeperMissing
 
-HOST: Final = "127.0.0.1"
 BROKERS_MAX: Final = 16
-LOOK_EVERY_S: Final = 0.2
+DATA: Final = Path("./cluster")
 
 app = typer.Typer(
     help="""A cluster on this machine, for trying it out.
 
 [dim]ottla cluster up
-ottla cluster up --brokers 5 --override num.partitions=6[/dim]
+ottla cluster up --brokers 5 --override num.partitions=6
+# in another terminal
+ottla cluster status
+ottla cluster kill 2
+ottla cluster restart 2
+ottla cluster down[/dim]
 """,
     no_args_is_help=True,
 )
 
-
-@app.callback()
-def cluster() -> None:
-    """So that `up` stays a word of its own while it is the only one."""
+Data = Annotated[
+    Path | None,
+    typer.Option(help="The folder given to `up`; without it, the one that runs.", show_default=""),
+]
+Broker = Annotated[
+    str, typer.Argument(help="A broker's number, or zookeeper.", metavar="BROKER", show_default="")
+]
 
 
 @app.command("up")
@@ -52,7 +68,10 @@ def up(
     ] = None,
     data: Annotated[
         Path, typer.Option(help="Where everything is kept; the next `up` finds it there.")
-    ] = Path("./cluster"),
+    ] = DATA,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return when all are ready; they go on.")
+    ] = False,
     override: Annotated[
         list[str],
         typer.Option("--override", help="A property of every broker; may be given again."),
@@ -63,120 +82,96 @@ def up(
     Topics have three replicas, of which two must have a record before it is acknowledged.
 
     [dim]ottla cluster up
-    ottla cluster up --brokers 5 --port 19092 --override num.partitions=3[/dim]
+    ottla cluster up --brokers 5 --port 19092 --override num.partitions=3
+    ottla cluster up --detach[/dim]
     """
     need("ottla cluster up", "zookeeper")
-    given = dict(_property(text) for text in override)
-    data = data.absolute()
-    with _ended_by_signals(), ExitStack() as running:
-        connect = zookeeper or _start_zookeeper(data / "zookeeper", zookeeper_port, running)
-        started = _start_brokers(
-            [_properties(each, brokers, port, connect, data, given) for each in range(brokers)],
-            port,
-            data,
-            running,
-        )
-        _say_where(brokers, port, connect, data)
-        _wait(started)
-
-
-def _start_zookeeper(directory: Path, port: int, running: ExitStack) -> str:
-    server = ZooKeeperServer(directory=directory, port=port, apart=True)
-    running.callback(server.close)
-    console().print(f"ZooKeeper on {server.connect} ...")
+    properties = dict(_property(text) for text in override)
+    wish = ClusterWish(brokers, port, zookeeper_port, zookeeper, data.absolute(), properties)
     try:
-        server.start()
-    except (ZooKeeperMissing, RuntimeError) as error:
+        services = cluster_services(wish)
+    except ZooKeeperMissing as error:
         raise ToolError(str(error)) from error
-    return f"{server.connect}/ottla"
+    stack = Stack(CLUSTER, wish.data)
+    if not stack.is_alive:
+        for service in services:
+            option = "--zookeeper-port" if service.name == ZOOKEEPER else "--port"
+            check_port(service, option)
+
+    def say_ready(took_s: float) -> None:
+        _say_ready(wish, took_s, detach=detach)
+
+    raise typer.Exit(supervise(stack, services, say_ready, detach=detach))
 
 
-def _start_brokers(
-    properties: list[dict[str, str]], port: int, data: Path, running: ExitStack
-) -> list[BrokerProcess]:
-    """All at once; they are stopped one by one, so that each can hand over what it leads."""
-    started: list[BrokerProcess] = []
-    for number, each in enumerate(properties):
-        log_path = data / f"broker-{number}.log"
-        log_path.parent.mkdir(parents=True, exist_ok=True)
-        broker = BrokerProcess(each, port + number, log_path=log_path, apart=True)
-        broker.launch()
-        running.callback(_stop, number, broker)
-        started.append(broker)
-    for number, broker in enumerate(started):
-        console().print(f"broker {number} on {HOST}:{port + number} ...")
-        try:
-            broker.wait_until_it_answers()
-        except RuntimeError as error:
-            raise ToolError(str(error)) from error
-    return started
+@app.command("status")
+def status(*, data: Data = None, as_json: AsJson = False) -> None:
+    """Show brokers and ZooKeeper; the exit code is 1 if one of them does not run.
+
+    [dim]ottla cluster status
+    ottla cluster status --json[/dim]
+    """
+    raise typer.Exit(print_status(stack_of(CLUSTER, data, DATA), as_json=as_json))
 
 
-def _stop(number: int, broker: BrokerProcess) -> None:
-    if broker.exit_code is not None:
-        return
-    console().print(f"broker {number} stops ...")
+@app.command("kill")
+def kill(broker: Broker, *, data: Data = None) -> None:
+    """End a broker at once, as a power cut does (SIGKILL).
+
+    Only a process that `ottla cluster up` has recorded is hit: its start time is checked, too.
+
+    [dim]ottla cluster kill 2
+    ottla cluster kill zookeeper[/dim]
+    """
+    killed = stack_of(CLUSTER, data, DATA).kill(_name(broker))
+    console().print(f"{killed.name} is killed; `ottla cluster restart {broker}` starts it again")
+
+
+@app.command("restart")
+def restart(broker: Broker, *, data: Data = None) -> None:
+    """Stop a broker if it runs, and start it again, with the same data and address.
+
+    [dim]ottla cluster restart 2
+    ottla cluster restart zookeeper[/dim]
+    """
+    stack = stack_of(CLUSTER, data, DATA)
+    name = _name(broker)
+
+    def show(record: RunRecord, health: Health) -> None:
+        if health.ready:
+            out.print(f"{name} is ready on {record.address}, with pid {record.process.pid}")
+
+    out = console()
+    out.print(f"{name} restarts ...")
     try:
-        broker.stop()
-    except RuntimeError as error:
-        console().print(str(error), markup=False)
+        stack.restart(name, show)
+    except ServiceEnded as failure:
+        print_failure(failure.record, failure.words)
+        raise typer.Exit(1) from None
 
 
-def _properties(
-    number: int, count: int, port: int, connect: str, data: Path, given: dict[str, str]
-) -> dict[str, str]:
-    replicas = min(3, count)
-    return {
-        "default.replication.factor": str(replicas),
-        "min.insync.replicas": str(max(1, replicas - 1)),
-        **given,
-        "node.id": str(number),
-        "listeners": f"PLAINTEXT://{HOST}:{port + number}",
-        "log.dirs": str(data / f"broker-{number}"),
-        "zookeeper.connect": connect,
-    }
+@app.command("down")
+def down(*, data: Data = None) -> None:
+    """Stop all of them, brokers one after the other; data stay.
+
+    [dim]ottla cluster down
+    ottla cluster down --data ./cluster[/dim]
+    """
+    bring_down(stack_of(CLUSTER, data, DATA))
 
 
-def _say_where(brokers: int, port: int, connect: str, data: Path) -> None:
-    rows = [
-        (each, f"{HOST}:{port + each}", data / f"broker-{each}", data / f"broker-{each}.log")
-        for each in range(brokers)
-    ]
-    print_table(["broker", "listens on", "data", "log"], rows)
-    servers = ",".join(f"{HOST}:{port + each}" for each in range(brokers))
-    console().print(f"bootstrap servers  {servers}\nZooKeeper          {connect}")
-    console().print("Ctrl-C stops them, one after the other.")
+def _name(broker: str) -> str:
+    return broker_name(int(broker)) if broker.isdecimal() else broker
 
 
-def _wait(started: list[BrokerProcess]) -> None:
-    """Until somebody ends it. A broker that ends by itself is told of: the others go on."""
-    alive = dict(enumerate(started))
-    while alive:
-        for number, broker in list(alive.items()):
-            if broker.exit_code is not None:
-                console().print(f"broker {number} has ended, with exit code {broker.exit_code}")
-                del alive[number]
-        time.sleep(LOOK_EVERY_S)
-    raise ToolError("no broker runs any more; their logs say why")
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM is as good as Ctrl-C, which is an ordinary end here; a second one changes nothing."""
-
-    def end(*_: Any) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    before = {each: signal.signal(each, end) for each in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    except KeyboardInterrupt:
-        console().print("all stopped")
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _say_ready(wish: ClusterWish, took_s: float, *, detach: bool) -> None:
+    out = console()
+    out.print(f"[bold green]Ready[/] in {took_s:.1f} s, with data in {shown(wish.data)}")
+    out.print(f"bootstrap servers  {wish.bootstrap_servers}\nZooKeeper          {wish.connect}")
+    if detach:
+        out.print("`ottla cluster down` stops them, one after the other.")
+    else:
+        out.print("Ctrl-C stops them, one after the other.")
 
 
 def _property(text: str) -> tuple[str, str]:

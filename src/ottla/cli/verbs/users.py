@@ -71,7 +71,7 @@ def add(
         password = ask_password("Password", twice=True)
     if store is not None:
         credential = ScramCredential.of_password(mechanism, password, iterations=iterations)
-        _on_store(store, lambda _, settings: _put(settings, name, mechanism, credential))
+        on_store(store, lambda _, settings: put_credential(settings, name, mechanism, credential))
     else:
         with _admin(bootstrap_server, command_config) as admin:
             admin.users.set_password(name, mechanism, password, iterations)
@@ -92,7 +92,7 @@ def list_users(
     ottla users list --store server.properties --json[/dim]
     """
     if store is not None:
-        found = _on_store(store, _users)
+        found = on_store(store, _users)
     else:
         with _admin(bootstrap_server, command_config) as admin:
             found = admin.users.describe()
@@ -124,7 +124,7 @@ def remove(
     if mechanism is not None:
         check_mechanism(mechanism)
     if store is not None:
-        known = _on_store(store, _users).get(name, {})
+        known = on_store(store, _users).get(name, {})
     else:
         with _admin(bootstrap_server, command_config) as admin:
             known = admin.users.describe(name)[name]
@@ -132,7 +132,7 @@ def remove(
     if not gone:
         raise ToolError(f"{name} has no password; `ottla users list` shows who has")
     if store is not None:
-        _on_store(store, lambda _, settings: _take(settings, name, gone))
+        on_store(store, lambda _, settings: _take(settings, name, gone))
     else:
         with _admin(bootstrap_server, command_config) as admin:
             for each in gone:
@@ -149,7 +149,7 @@ async def _users(metadata: Metadata, settings: Settings) -> dict[str, dict[str, 
     return scram_users(metadata.image)
 
 
-async def _put(
+async def put_credential(
     settings: Settings, name: str, mechanism: str, credential: ScramCredential
 ) -> dict[str, dict[str, int]]:
     return await _change(settings, name, lambda present: {**present, mechanism: str(credential)})
@@ -177,7 +177,7 @@ async def _change(
 Work = Callable[[Metadata, Settings], Awaitable[dict[str, dict[str, int]]]]
 
 
-def _on_store(path: str, work: Work) -> dict[str, dict[str, int]]:
+def on_store(path: str, work: Work) -> dict[str, dict[str, int]]:
     try:
         config = ServerConfig.load(path, {})
         if not config.zookeeper_connect:

@@ -1,0 +1,40 @@
+"""The end of a stack, from another terminal than its own."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+from ottla.cli.local.run_records import RunRecord
+from ottla.cli.local.stack import STOP_S_MAX, WATCH_EVERY_S, Stack
+from ottla.cli.output import console
+
+
+def bring_down(stack: Stack) -> None:
+    """The process that shows the stack ends it, if there is one; we end what is left."""
+    out = console()
+    began = time.monotonic()
+
+    def show(record: RunRecord) -> None:
+        out.print(f"{record.name} stopped [dim]after {time.monotonic() - began:.1f} s[/]")
+
+    supervisor = stack.supervisor
+    if supervisor is not None:
+        running = [each for each in stack.services if each.is_alive]
+        supervisor.process.send(signal.SIGTERM)
+        _wait(stack, supervisor, running, show)
+    stack.end(show)
+    out.print("all stopped")
+
+
+def _wait(stack: Stack, supervisor: RunRecord, running: list[RunRecord], show: object) -> None:
+    assert callable(show)
+    deadline = time.monotonic() + 2 * STOP_S_MAX
+    while (supervisor.is_alive or running) and time.monotonic() < deadline:
+        for record in list(running):
+            if not record.is_alive:
+                running.remove(record)
+                show(record)
+        if not supervisor.is_alive:
+            return
+        time.sleep(WATCH_EVERY_S)
