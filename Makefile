@@ -6,6 +6,9 @@ READY := $(VENV)/.ready
 SPARK := $(VENV)/.spark
 SPARK_TESTS := $(addprefix tests/,spark rows engine queries sql streams connect)
 COMPILED := .cache/compiled
+WHEEL := .cache/wheel
+IS_COMPILED = $(shell test -e $(COMPILED)/.ready && \
+	test -z "$$(find src setup.py -name '*.py' -newer $(COMPILED)/.ready)" && echo yes)
 LIBRDKAFKA_SUITE := tests/compat/test_librdkafka_own_suite.py
 # Real clients wait more than they work: PROCESSES=4 runs files of tests side by side, each process
 # with brokers of its own (tests/conftest.py).
@@ -44,8 +47,9 @@ $(SPARK): $(READY)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --compile-bytecode --editable '.[spark,registry,rules]'
 	@touch $@
 
+# Compiled, if `make compile` has built what is in src now.
 run: $(READY)
-	$(BIN)/ottla serve --override log.dirs=./data $(ARGS)
+	$(if $(IS_COMPILED),$(COMPILED)/bin,$(BIN))/ottla serve --override log.dirs=./data $(ARGS)
 
 lint: $(SPARK)
 	$(BIN)/ruff format --check .
@@ -86,7 +90,7 @@ delivery: $(SPARK)
 
 # Clients and tools from Maven Central and Go modules, then what mypyc makes of the source.
 compat: $(SPARK)
-	./tools/parts.sh "maven" "test-compiled"
+	./tools/parts.sh "maven" "wheel test-compiled"
 
 maven: $(SPARK)
 	./tools/setup_test_clients.sh --maven
@@ -108,14 +112,27 @@ suites: $(READY)
 	$(BIN)/python -m suites $(ARGS)
 
 # The hot modules as C extensions, in an environment of its own: the editable install stays plain.
-$(COMPILED)/.ready: $(READY) setup.py $(shell find src -name '*.py')
+$(COMPILED)/.ready: $(WHEEL)/.ready
 	test -x $(COMPILED)/bin/python || $(PYTHON) -m venv $(COMPILED)
-	$(BIN)/uv pip install --quiet --python $(COMPILED)/bin/python 'setuptools>=77' mypy numpy pyarrow --group dev
-	OTTLA_COMPILE=1 $(BIN)/uv pip install --quiet --python $(COMPILED)/bin/python \
-		--no-build-isolation --compile-bytecode --reinstall-package ottla '.[spark,registry,rules]'
+	$(BIN)/uv pip install --quiet --python $(COMPILED)/bin/python --constraint constraints.txt \
+		--compile-bytecode --reinstall-package ottla --group dev \
+		"$$(echo $(WHEEL)/*.whl)[spark,registry,rules]"
 	@touch $@
 
 compile: $(COMPILED)/.ready
+
+# A compiled wheel, as `pip wheel .` makes it. setuptools would put into it what an earlier build left.
+$(WHEEL)/.ready: $(READY) setup.py $(shell find src -name '*.py')
+	rm -rf $(WHEEL) build/lib*
+	OTTLA_COMPILE=1 $(BIN)/uv build --quiet --wheel --python $(BIN)/python --out-dir $(WHEEL)
+	@touch $@
+
+# In an environment that has nothing else: a broker, and a record through it by Kafka's console tools.
+wheel: $(WHEEL)/.ready
+	rm -rf $(WHEEL)/fresh
+	$(PYTHON) -m venv --without-pip $(WHEEL)/fresh
+	$(BIN)/uv pip install --quiet --python $(WHEEL)/fresh/bin/python $(WHEEL)/*.whl
+	$(WHEEL)/fresh/bin/python tools/check_wheel.py
 
 # The tests of what is compiled (setup.py), on the compiled build: what mypyc makes of the source must
 # behave as the source. Of the broker those that Produce and Fetch pass through in every version.
