@@ -7,6 +7,7 @@ SPARK := $(VENV)/.spark
 SPARK_TESTS := $(addprefix tests/,spark rows engine queries sql streams connect)
 COMPILED := .cache/compiled
 WHEEL := .cache/wheel
+PURE_WHEEL := .cache/wheel-pure
 IS_COMPILED = $(shell test -e $(COMPILED)/.ready && \
 	test -z "$$(find src setup.py -name '*.py' -newer $(COMPILED)/.ready)" && echo yes)
 LIBRDKAFKA_SUITE := tests/compat/test_librdkafka_own_suite.py
@@ -133,6 +134,14 @@ wheel: $(WHEEL)/.ready
 	$(PYTHON) -m venv --without-pip $(WHEEL)/fresh
 	$(BIN)/uv pip install --quiet --python $(WHEEL)/fresh/bin/python $(WHEEL)/*.whl
 	$(WHEEL)/fresh/bin/python tools/check_wheel.py
+
+# The wheel for machines that none of the compiled ones is for, tried in the same way.
+pure-wheel: $(READY)
+	rm -rf $(PURE_WHEEL) build/lib
+	OTTLA_COMPILE=0 $(BIN)/uv build --quiet --wheel --python $(BIN)/python --out-dir $(PURE_WHEEL)
+	$(PYTHON) -m venv --without-pip $(PURE_WHEEL)/fresh
+	$(BIN)/uv pip install --quiet --python $(PURE_WHEEL)/fresh/bin/python $(PURE_WHEEL)/*.whl
+	$(PURE_WHEEL)/fresh/bin/python tools/check_wheel.py --pure
 
 # The tests of what is compiled (setup.py), on the compiled build: what mypyc makes of the source must
 # behave as the source. Of the broker those that Produce and Fetch pass through in every version.

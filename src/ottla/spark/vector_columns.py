@@ -64,8 +64,10 @@ def _locate(
     raw = np.frombuffer(data, np.uint8)
     at, following = _bodies(data, raw, batches)
     at += 1  # the attributes
-    timestamps = _timestamps(_numbers(raw, at, VARLONG_BYTES_MAX), batches)
-    offsets = _offsets(_signed(_numbers(raw, at, VARINT_BYTES_MAX)), batches)
+    headers = [batch for batch, _, _ in batches]
+    counts = [batch.record_count for batch in headers]
+    timestamps = _timestamps(_numbers(raw, at, VARLONG_BYTES_MAX), headers, counts)
+    offsets = _offsets(_signed(_numbers(raw, at, VARINT_BYTES_MAX)), headers, counts)
     if offsets[0] < first or offsets[-1] >= until:
         wanted = slice(*np.searchsorted(offsets, (first, until)))
         at, following = at[wanted], following[wanted]
@@ -157,28 +159,28 @@ def _signed(numbers: Any) -> Any:
     return (numbers >> 1) ^ -(numbers & 1)
 
 
-def _timestamps(deltas: Any, batches: Sequence[tuple[BatchHeader, int, int]]) -> Any:
+def _timestamps(deltas: Any, headers: Sequence[BatchHeader], counts: list[int]) -> Any:
     """What does not fit wraps, as the numbers of a compiled loop do."""
-    timestamps = _repeated([batch.base_timestamp for batch, _, _ in batches], batches)
+    timestamps = _repeated([batch.base_timestamp for batch in headers], counts)
     timestamps += _signed(deltas)
-    if any(batch.log_append_time for batch, _, _ in batches):
-        appended = _repeated([batch.log_append_time for batch, _, _ in batches], batches)
-        now = _repeated([batch.max_timestamp for batch, _, _ in batches], batches)
-        timestamps = np.where(appended, now, timestamps)
+    appended = [batch.log_append_time for batch in headers]
+    if any(appended):
+        now = _repeated([batch.max_timestamp for batch in headers], counts)
+        timestamps = np.where(np.repeat(appended, counts), now, timestamps)
     return timestamps
 
 
-def _offsets(deltas: Any, batches: Sequence[tuple[BatchHeader, int, int]]) -> Any:
-    last = _repeated([batch.last_offset_delta for batch, _, _ in batches], batches)
-    offsets = _repeated([batch.base_offset for batch, _, _ in batches], batches) + deltas
+def _offsets(deltas: Any, headers: Sequence[BatchHeader], counts: list[int]) -> Any:
+    last = _repeated([batch.last_offset_delta for batch in headers], counts)
+    offsets = _repeated([batch.base_offset for batch in headers], counts)
+    offsets += deltas
     if (deltas < 0).any() or (deltas > last).any() or (offsets[1:] <= offsets[:-1]).any():
         raise _IrregularError
     return offsets
 
 
-def _repeated(numbers: list[int], batches: Sequence[tuple[BatchHeader, int, int]]) -> Any:
+def _repeated(numbers: list[int], counts: list[int]) -> Any:
     """A number for each record, from one for each batch."""
-    counts = [batch.record_count for batch, _, _ in batches]
     return np.repeat(np.array(numbers, np.int64), counts)
 
 
