@@ -36,16 +36,19 @@ help:
 	@echo "make functions-doc write docs/sql-functions.md anew from the table of functions"
 	@echo "make connectors-doc write the tables of docs/connectors.md anew from the connectors"
 
-$(READY): pyproject.toml
+# constraints.txt has the exact versions of everything: what one machine tests, the next one has.
+$(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip uv
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --group dev --compile-bytecode --editable .
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --group dev \
+		--constraint constraints.txt --compile-bytecode --editable .
 	$(BIN)/python -m compileall -q src
 	@touch $@
 
 # Everything that `make run` can do without: Spark is half a gigabyte.
 $(SPARK): $(READY)
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --compile-bytecode --editable '.[spark,registry,rules]'
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --compile-bytecode \
+		--constraint constraints.txt --editable '.[spark,registry,rules]'
 	@touch $@
 
 # Compiled, if `make compile` has built what is in src now.
@@ -180,6 +183,11 @@ functions-doc: $(READY)
 
 connectors-doc: $(SPARK)
 	$(BIN)/python tools/connectors_doc.py
+
+# Newer versions of everything. No index is written down: each machine has its own.
+lock: $(READY)
+	$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --universal --python-version 3.11 \
+		--all-extras --group dev --no-header --no-annotate --output-file constraints.txt
 
 clean:
 	rm -rf $(VENV) build dist .cache
