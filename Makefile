@@ -6,6 +6,10 @@ READY := $(VENV)/.ready
 SPARK := $(VENV)/.spark
 SPARK_TESTS := $(addprefix tests/,spark rows engine queries sql streams connect)
 COMPILED := .cache/compiled
+WHEEL := .cache/wheel
+PURE_WHEEL := .cache/wheel-pure
+IS_COMPILED = $(shell test -e $(COMPILED)/.ready && \
+	test -z "$$(find src setup.py -name '*.py' -newer $(COMPILED)/.ready)" && echo yes)
 LIBRDKAFKA_SUITE := tests/compat/test_librdkafka_own_suite.py
 # Real clients wait more than they work: PROCESSES=4 runs files of tests side by side, each process
 # with brokers of its own (tests/conftest.py).
@@ -33,14 +37,16 @@ help:
 	@echo "make functions-doc write docs/sql-functions.md anew from the table of functions"
 	@echo "make connectors-doc write the tables of docs/connectors.md anew from the connectors"
 
-# Each step says what it does; pip and uv draw bars of their own on a terminal.
-$(READY): pyproject.toml
+# Each step says what it does; pip and uv draw bars of their own on a terminal. constraints.txt has the
+# exact versions of everything: what one machine tests, the next one has.
+$(READY): pyproject.toml constraints.txt
 	@echo "== Setting up $(VENV), once (about a minute): a Python environment"
 	@$(PYTHON) -m venv $(VENV)
 	@echo "== $(VENV): the installer"
 	@$(BIN)/python -m pip install --quiet --progress-bar on --upgrade pip uv
 	@echo "== $(VENV): Ottla, its libraries, and what its tests need"
-	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --group dev --compile-bytecode --editable .
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --group dev \
+		--constraint constraints.txt --compile-bytecode --editable .
 	@echo "== $(VENV): bytecode, so that the broker starts in a fraction of a second"
 	@$(BIN)/python -m compileall -q src
 	@touch $@
@@ -48,11 +54,13 @@ $(READY): pyproject.toml
 # Everything that `make run` can do without: Spark is half a gigabyte.
 $(SPARK): $(READY)
 	@echo "== Setting up Spark in $(VENV), once: half a gigabyte, a minute or more"
-	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --compile-bytecode --editable '.[spark,registry,rules]'
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --compile-bytecode \
+		--constraint constraints.txt --editable '.[spark,registry,rules]'
 	@touch $@
 
+# Compiled, if `make compile` has built what is in src now.
 run: $(READY)
-	$(BIN)/ottla serve --override log.dirs=./data $(ARGS)
+	$(if $(IS_COMPILED),$(COMPILED)/bin,$(BIN))/ottla serve --override log.dirs=./data $(ARGS)
 
 up: $(SPARK)
 	$(BIN)/ottla up $(ARGS)
@@ -96,7 +104,7 @@ delivery: $(SPARK)
 
 # Clients and tools from Maven Central and Go modules, then what mypyc makes of the source.
 compat: $(SPARK)
-	./tools/parts.sh "maven" "test-compiled"
+	./tools/parts.sh "maven" "wheel test-compiled"
 
 maven: $(SPARK)
 	./tools/setup_test_clients.sh --maven
@@ -118,18 +126,38 @@ suites: $(READY)
 	$(BIN)/python -m suites $(ARGS)
 
 # The hot modules as C extensions, in an environment of its own: the editable install stays plain.
-$(COMPILED)/.ready: $(READY) setup.py $(shell find src -name '*.py')
+$(COMPILED)/.ready: $(WHEEL)/.ready
 	@echo "== $(COMPILED): a Python environment"
 	@test -x $(COMPILED)/bin/python || $(PYTHON) -m venv $(COMPILED)
-	@echo "== $(COMPILED): mypyc, and what Ottla's tests need"
-	@$(BIN)/uv pip install --python $(COMPILED)/bin/python 'setuptools>=77' mypy numpy pyarrow --group dev
-	@echo "== $(COMPILED): the hot modules, by mypyc and the C compiler (some minutes)"
-	@OTTLA_COMPILE=1 $(BIN)/uv pip install --python $(COMPILED)/bin/python \
-		--no-build-isolation --compile-bytecode --reinstall-package ottla '.[spark,registry,rules]'
+	@echo "== $(COMPILED): the compiled wheel, and what its tests need"
+	@$(BIN)/uv pip install --python $(COMPILED)/bin/python --constraint constraints.txt \
+		--compile-bytecode --reinstall-package ottla --group dev \
+		"$$(echo $(WHEEL)/*.whl)[spark,registry,rules]"
 	@echo "== $(COMPILED)/bin/ottla is there"
 	@touch $@
 
 compile: $(COMPILED)/.ready
+
+# A compiled wheel, as `pip wheel .` makes it. setuptools would put into it what an earlier build left.
+$(WHEEL)/.ready: $(READY) setup.py $(shell find src -name '*.py')
+	rm -rf $(WHEEL) build/lib*
+	OTTLA_COMPILE=1 $(BIN)/uv build --quiet --wheel --python $(BIN)/python --out-dir $(WHEEL)
+	@touch $@
+
+# In an environment that has nothing else: a broker, and a record through it by Kafka's console tools.
+wheel: $(WHEEL)/.ready
+	rm -rf $(WHEEL)/fresh
+	$(PYTHON) -m venv --without-pip $(WHEEL)/fresh
+	$(BIN)/uv pip install --quiet --python $(WHEEL)/fresh/bin/python $(WHEEL)/*.whl
+	$(WHEEL)/fresh/bin/python tools/check_wheel.py
+
+# The wheel for machines that none of the compiled ones is for, tried in the same way.
+pure-wheel: $(READY)
+	rm -rf $(PURE_WHEEL) build/lib
+	OTTLA_COMPILE=0 $(BIN)/uv build --quiet --wheel --python $(BIN)/python --out-dir $(PURE_WHEEL)
+	$(PYTHON) -m venv --without-pip $(PURE_WHEEL)/fresh
+	$(BIN)/uv pip install --quiet --python $(PURE_WHEEL)/fresh/bin/python $(PURE_WHEEL)/*.whl
+	$(PURE_WHEEL)/fresh/bin/python tools/check_wheel.py --pure
 
 # The tests of what is compiled (setup.py), on the compiled build: what mypyc makes of the source must
 # behave as the source. Of the broker those that Produce and Fetch pass through in every version.
@@ -168,6 +196,11 @@ functions-doc: $(READY)
 
 connectors-doc: $(SPARK)
 	$(BIN)/python tools/connectors_doc.py
+
+# Newer versions of everything. No index is written down: each machine has its own.
+lock: $(READY)
+	$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --universal --python-version 3.11 \
+		--all-extras --group dev --no-header --no-annotate --output-file constraints.txt
 
 clean:
 	rm -rf $(VENV) build dist .cache

@@ -1,16 +1,21 @@
-"""The hot modules, compiled by mypyc when OTTLA_COMPILE=1 (docs/decisions/0007-mypyc.md).
+"""Wheels with the hot modules compiled by mypyc, where a C compiler is at hand.
 
-Everything else about the build is in pyproject.toml. Without the variable the same source runs
-interpreted.
+OTTLA_COMPILE=0 builds without, OTTLA_COMPILE=1 fails if it can't compile. Without a setting, a
+build that can't compile says so in one line and goes on with the same source, interpreted. Editable
+installs are never compiled. See docs/decisions/0050-wheels.md; the rest of the build is in
+pyproject.toml.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import tempfile
+import tomllib
+from pathlib import Path
 from typing import Any
 
-from setuptools import setup
+from setuptools import Distribution, Extension, setup
 
 # What a Produce or a Fetch passes through, from the socket to the disk and back, and what all
 # records of a compacted topic do; what Spark reads, on its way to Arrow's columns.
@@ -57,17 +62,63 @@ HOT = [
     "rows/formats/avro/writers",
 ]
 
+SETTING = os.environ.get("OTTLA_COMPILE", "")
+# `make lint` judges types; a build has none of the libraries that the source uses.
+FLAGS = [
+    "--follow-imports=silent",
+    "--ignore-missing-imports",
+    "--no-warn-return-any",
+    "--no-warn-unused-ignores",
+]
 
-def compiled() -> list[Any]:
-    if os.environ.get("OTTLA_COMPILE") != "1":
+
+def extensions() -> list[Extension]:
+    """Compiled before setuptools asks: whether it works decides what kind of wheel this is."""
+    if SETTING == "0" or "bdist_wheel" not in sys.argv:
         return []
     try:
+        try_compiler()
         from mypyc.build import mypycify
-    except ImportError:
-        print("OTTLA_COMPILE=1, but mypy is not installed: building without", file=sys.stderr)
+
+        os.environ["MYPYPATH"] = "src"
+        made = mypycify([*FLAGS, *(f"src/ottla/{name}.py" for name in HOT)], opt_level="3")
+        build(made)
+    except (Exception, SystemExit) as error:
+        if SETTING == "1":
+            raise
+        reason = " ".join(str(error).split()) or type(error).__name__
+        print(f"ottla: the wheel is not compiled, and slower: {reason}", file=sys.stderr)
         return []
-    os.environ["MYPYPATH"] = "src"
-    return list(mypycify([f"src/ottla/{name}.py" for name in HOT], opt_level="3"))
+    return made
 
 
-setup(ext_modules=compiled())
+def requirements() -> list[str]:
+    """mypyc, in the version that the project checks its types with, if it can be of use."""
+    if SETTING == "0":
+        return []
+    try:
+        try_compiler()
+    except (Exception, SystemExit):
+        return []
+    project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
+    return [word for word in project["dependency-groups"]["dev"] if word.startswith("mypy==")]
+
+
+def try_compiler() -> None:
+    """A module of one line: is there a compiler, a linker, and Python.h?"""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "probe.c")
+        source.write_text("#include <Python.h>\nPyObject *PyInit_probe(void) { return NULL; }\n")
+        build([Extension("probe", [str(source)])], build_lib=folder, build_temp=folder)
+
+
+def build(modules: list[Extension], **options: Any) -> None:
+    distribution = Distribution({"ext_modules": modules, "package_dir": {"": "src"}})
+    command = distribution.get_command_obj("build_ext")
+    for name, value in options.items():
+        setattr(command, name, value)
+    command.ensure_finalized()
+    command.run()
+
+
+setup(ext_modules=extensions(), setup_requires=requirements())

@@ -209,8 +209,8 @@ class ConsumerMember(Member):
 
 class Group:
     def __init__(self, kind: type[Member], port: int, topic: str, partitions: int) -> None:
-        self.make = lambda: kind(port, topic, self.name, partitions)
         self.name = f"bench-{uuid.uuid4().hex}"
+        self.make = lambda: kind(port, topic, self.name, partitions)
         self.partitions = partitions
         self.members: list[Member] = []
         self.lives: list[asyncio.Task[None]] = []

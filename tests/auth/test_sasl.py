@@ -46,7 +46,7 @@ def server(max_reauth_ms: int = 0) -> SaslServer:
         ScramMechanism(name, Known(), secret=SECRET, max_reauth_ms=max_reauth_ms)
         for name in CREDENTIALS
     ]
-    return SaslServer({each.name: each for each in (plain, *scrams)})
+    return SaslServer({plain.name: plain, **{each.name: each for each in scrams}})
 
 
 def plain_token(name: str, password: str, authzid: str = "") -> bytes:
@@ -165,8 +165,8 @@ class Shaped(Known):
 
     found: frozenset[ScramShape] = frozenset({ScramShape(26, 4096), ScramShape(64, 8192)})
 
-    def shapes(self, mechanism: str) -> frozenset[ScramShape]:
-        return self.found
+    def shapes(self, mechanism: str) -> set[ScramShape]:
+        return set(self.found)
 
 
 def challenged(users: Known, name: str, extension: str = "") -> tuple[int, int]:

@@ -80,7 +80,7 @@ def test_a_broker_that_was_not_stopped_keeps_everything_too(tmp_path: Path) -> N
         for sequence in range(3):
             await client.produce("t", by_producer(sequence, b"v"))
         # As a killed process leaves it: descriptors and locks gone, nothing said or written.
-        os.close(first._meta_store._journal._descriptor)  # type: ignore[union-attr]
+        os.close(first._meta_store._journal._descriptor)  # type: ignore[attr-defined, union-attr]
         first.store._unlock()
         second = Broker(config, clock=ManualClock())
         await second.start()

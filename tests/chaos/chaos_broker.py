@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ottla.cli.main import main
 from ottla.clock import SystemClock
-from ottla.storage.files import DiskFile, DiskFiles
+from ottla.storage.files import Data, DiskFile, DiskFiles
 
 LOOK_S = 0.05
 
@@ -46,15 +46,15 @@ def take_control(control: Control) -> None:
     now_ms, pwrite = SystemClock.now_ms, DiskFile.pwrite
     sync_file, sync_path = DiskFile.sync, DiskFiles.sync
 
-    def slow_pwrite(self, data, position):
+    def slow_pwrite(self: DiskFile, data: Data, position: int) -> int:
         time.sleep(control.sync_s / 100)
         return pwrite(self, data, position)
 
-    def slow_sync(self):
+    def slow_sync(self: DiskFile) -> None:
         time.sleep(control.sync_s)
         sync_file(self)
 
-    def slow_sync_path(self, path):
+    def slow_sync_path(self: DiskFiles, path: str) -> None:
         time.sleep(control.sync_s)
         sync_path(self, path)
 

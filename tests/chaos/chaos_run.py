@@ -218,7 +218,7 @@ class ClusterRun(Run):
             found = refusals(broker.log_path.read_text(errors="replace"))
             self.history.accidents += [f"broker {broker.number}: {line}" for line in found]
 
-    def _calm_down(self, watch: Watch) -> None:
+    def _calm_down(self, watch: Watch) -> None:  # type: ignore[override]
         """No more faults: sources end, all that is in goes through, observers see the end."""
         of_role: dict[str, list[Slot]] = {}
         for slot in self._slots.values():

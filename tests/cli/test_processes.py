@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import ottla
+from ottla import build
 from ottla.client import Admin, Consumer
 
 ROOT = Path(ottla.__file__).parents[2]
@@ -103,6 +104,8 @@ def test_serve_starts_and_stops(tmp_path: Path) -> None:
         verb = ["serve"] if module == "ottla.cli" else []
         words = [*verb, str(properties), "--override", "num.partitions=3"]
         server = start("-m", module, *words)
+        assert server.stderr is not None
+        assert f"Ottla {ottla.__version__}, {build.NAME} build" in server.stderr.readline()
         assert "PLAINTEXT://127.0.0.1:" in wait_until_listening(server)
         server.send_signal(signal.SIGTERM)
         server.communicate(timeout=60)

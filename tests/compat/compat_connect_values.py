@@ -247,7 +247,7 @@ ALL_VALUES = {
     "decimal": "AN8=", "date": 18000, "time": 3661001, "timestamp": 1600000000123,
     "inner": {"x": 1, "y": "z"},
 }  # fmt: skip
-ONE = [
+ONE: list[tuple[Any, Any]] = [
     ({"type": "int8"}, [1, 300, -129, 1.9, -1.9, "5", True, None]),
     ({"type": "int32"}, [2147483648, 1e10]),
     ({"type": "int64"}, [9223372036854775807, 1e3]),

@@ -71,7 +71,7 @@ def base(key: ApiKey) -> Make:
 
 def settle(key: ApiKey, request: Any, topics: Topics) -> None:
     """What the same request changes each time it is sent is left out, or has its own place."""
-    changes = {
+    changes: dict[ApiKey, dict[str, Any]] = {
         K.METADATA: {"allow_auto_topic_creation": False},
         K.JOIN_GROUP: {"session_timeout": 1},  # refused behind the guard, at once
         K.SYNC_GROUP: {"protocol_type": "consumer", "protocol_name": "range"},

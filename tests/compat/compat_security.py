@@ -173,7 +173,7 @@ class SecureBroker:
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         }
         if apache:
-            controller = f"127.0.0.1:{self.broker.controller_port}"
+            controller = f"127.0.0.1:{self.broker.controller_port}"  # type: ignore[attr-defined]
             found["listeners"] += f",CONTROLLER://{controller}"
             found["listener.security.protocol.map"] += ",CONTROLLER:PLAINTEXT"
             found["inter.broker.listener.name"] = "PLAINTEXT"

@@ -81,7 +81,7 @@ class Script:
                 assert time.monotonic() < deadline, f"{each}: {found}, not {states}"
                 time.sleep(0.1)
 
-    def _asked(self, address: str, method: str, path: str, body: Any, kind: str | None) -> Answer:
+    def _asked(self, address: str, method: str, path: str, body: Any, kind: str | None) -> Any:
         """A rebalance passes: who is told of one asks again."""
         deadline = time.monotonic() + PATIENCE_S
         while True:

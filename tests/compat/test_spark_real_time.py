@@ -33,7 +33,7 @@ def running(jobs: Jobs, frame: DataFrame, topic: str, *, batch: str = BATCH) -> 
     writer = frame.writeStream.format(OFFICIAL).outputMode("update").option("topic", topic)
     writer = writer.option("kafka.bootstrap.servers", jobs.bootstrap)
     writer = writer.option("checkpointLocation", str(jobs.place / "checkpoint"))
-    query = writer.trigger(realTime=batch).start()
+    query = writer.trigger(realTime=batch).start()  # type: ignore[call-overload]
     try:
         yield query
     finally:

@@ -101,9 +101,9 @@ class TransactionMachine(RuleBasedStateMachine):
             assert token in self.asked
             self.asked.discard(token)  # type: ignore[arg-type]
             self.last = result
-        for each in markers:
-            codes = {where: self.write(each, where) for where in each.partitions}
-            self.carry_out(self.shard.marked(each, codes, now_ms=self.now_ms))
+        for wanted in markers:
+            codes = {where: self.write(wanted, where) for where in wanted.partitions}
+            self.carry_out(self.shard.marked(wanted, codes, now_ms=self.now_ms))
 
     def write(self, markers: Markers, partition: Partition) -> ErrorCode:
         if partition in self.away:

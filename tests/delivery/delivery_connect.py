@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from compat_brokers import Broker, start_broker
 from compat_confluent import make_topic
@@ -163,7 +164,7 @@ class ConnectRun:
                     end(family(job.pid))
                     job.wait()
 
-    def _start(self, life: Life, number: int, output: object) -> subprocess.Popen[bytes]:
+    def _start(self, life: Life, number: int, output: IO[bytes]) -> subprocess.Popen[bytes]:
         text = "org.apache.kafka.connect.storage.StringConverter"
         given = {
             "name": NAME,
@@ -189,8 +190,8 @@ class ConnectRun:
             environment[DIE] = json.dumps(wish)
         return subprocess.Popen(
             [sys.executable, str(JOB), json.dumps(given)],
-            stdout=output,  # type: ignore[arg-type]
-            stderr=output,  # type: ignore[arg-type]
+            stdout=output,
+            stderr=output,
             env=environment,
         )
 

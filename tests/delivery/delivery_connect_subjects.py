@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from delivery_log import Batch, committed, open_producers
 from delivery_spark import read_log
@@ -293,4 +293,9 @@ class FilesSink(Sink):
         return wrong + super().wrong()
 
 
-SUBJECTS = {"numbers": Numbers, "lines": Lines, "files": FilesSink, "file": FileSink}
+SUBJECTS: dict[str, Any] = {
+    "numbers": Numbers,
+    "lines": Lines,
+    "files": FilesSink,
+    "file": FileSink,
+}

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from compat_brokers import Broker, start_broker
 from compat_confluent import make_topic
@@ -167,7 +168,7 @@ class SparkRun:
                 producer.send("source", text, partition=record % PARTITIONS)
                 self.expected.append(text)
 
-    def _start(self, life: Life, output: object) -> subprocess.Popen[bytes]:
+    def _start(self, life: Life, output: IO[bytes]) -> subprocess.Popen[bytes]:
         given = {
             "servers": self._broker.bootstrap,
             "source": "source",
@@ -180,8 +181,8 @@ class SparkRun:
         }
         return subprocess.Popen(
             [sys.executable, str(self.job), json.dumps(given)],
-            stdout=output,  # type: ignore[arg-type]
-            stderr=output,  # type: ignore[arg-type]
+            stdout=output,
+            stderr=output,
             env=self._environment(life),
         )
 

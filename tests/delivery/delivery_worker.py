@@ -38,7 +38,7 @@ FATAL_EXIT = 3
 
 # A broker that is back is found at once.
 CLIENT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "socket.timeout.ms": 8000}
-PRODUCER = {
+PRODUCER: dict[str, dict[str, Any]] = {
     "at_most_once": {"enable.idempotence": False, "retries": 0, "acks": 1},
     "at_least_once": {"enable.idempotence": True, "acks": "all", "delivery.timeout.ms": 120_000},
     "exactly_once": {"enable.idempotence": True},

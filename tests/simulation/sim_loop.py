@@ -76,7 +76,7 @@ class Ready(deque[asyncio.Handle]):
 
     def popleft(self) -> asyncio.Handle:
         handle = super().popleft()
-        life = handle._context.get(LIFE)
+        life = handle._context.get(LIFE)  # type: ignore[attr-defined]
         if life is not None and (life.dead or life.paused):
             if not life.dead:
                 life.parked.append(handle)

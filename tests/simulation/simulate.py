@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -51,7 +52,7 @@ def main() -> int:
     return 1 if failures else 0
 
 
-def limited(chunks, start, minutes):
+def limited(chunks: Iterator[int], start: float, minutes: float) -> Iterator[int]:
     """New ones for as long as there is time; a pool takes all that it is given at once."""
     for number, chunk in enumerate(chunks):
         if time.monotonic() - start > minutes * 60:
@@ -64,10 +65,12 @@ def limited(chunks, start, minutes):
 started = multiprocessing.Value("i", 0)
 
 
-def one_chunk(first: int):
+def one_chunk(first: int) -> tuple[int, Counter[str], list[tuple[int, list[str]]]]:
     with started.get_lock():
         started.value += 1
-    acked, done, failures = 0, Counter(), []
+    acked = 0
+    done: Counter[str] = Counter()
+    failures: list[tuple[int, list[str]]] = []
     for world in histories(range(first, first + CHUNK)):
         acked += len(world.history.journals["producer"])
         done += world.done

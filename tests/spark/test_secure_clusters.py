@@ -69,8 +69,8 @@ def test_source_and_sink_and_what_they_show(
 ) -> None:
     rows = spark.range(5).selectExpr("cast(id as string) value")
     rows.write.format("ottla").mode("append").options(**options(cluster), topic="door").save()
-    frame = spark.readStream.format("ottla").options(**options(cluster), subscribe="door")
-    frame = frame.option("startingOffsets", "earliest").load().select("value")
+    reader = spark.readStream.format("ottla").options(**options(cluster), subscribe="door")
+    frame = reader.option("startingOffsets", "earliest").load().select("value")
     shown = io.StringIO()
     with contextlib.redirect_stdout(shown):
         frame.explain(extended=True)

@@ -21,7 +21,7 @@ from storage_kit import (
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import Origin, build_batch, read_header
 from ottla.records.record import Record
-from ottla.storage.log import LogConfig
+from ottla.storage.log import Log, LogConfig
 from ottla.storage.residents import Residents
 from ottla.storage.rewriting import RECORDS_LOOKED_AT_MAX, UNPACKED_SIZE_MAX
 from ottla.testing.memory_files import MemoryFiles
@@ -283,7 +283,7 @@ def test_jitter_rolls_earlier_and_is_bounded() -> None:
     assert 500 <= rolled_at <= 1010
 
 
-def _rolled(log: object, timestamp: int) -> bool:
+def _rolled(log: Log, timestamp: int) -> bool:
     append(log, batch(timestamp=timestamp))
     return len(log.segments) == 2
 

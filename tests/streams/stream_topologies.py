@@ -246,7 +246,10 @@ def _(t: Topology) -> None:
 
 @named("reduce")
 def _(t: Topology) -> None:
-    reduced = left(t).group_by_key().reduce(lambda x, y: None if y == "z" else tail(x + y))
+    grouped = left(t).group_by_key()
+    reduced = grouped.reduce(
+        lambda x, y: None if y == "z" else tail(x + y)  # type: ignore[return-value]
+    )
     out(reduced.to_stream())
 
 

@@ -372,7 +372,7 @@ def generic_topology(name: str, of: Any) -> Topology:
         lambda a, b: b | {"total": total(a) + total(b)}, store=f"{name}.sums"
     ).to_stream().to(f"{name}.sums")
     by_customer.aggregate(
-        lambda: None,
+        lambda: None,  # type: ignore[return-value]
         lambda _, order, most: order if most is None or total(order) > total(most) else most,
         store=f"{name}.most",
     ).group_by(lambda _, order: ("all", order)).reduce(

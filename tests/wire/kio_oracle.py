@@ -51,7 +51,7 @@ def kio_class(module: str, kind: str, version: int) -> type:
     if addition is not None and version == addition.version:
         return next_version(kio_class(module, kind, version - 1), addition)
     source = import_module(f"kio.schema.{module}.v{version}.{kind}")
-    classes = [c for c in vars(source).values() if dataclasses.is_dataclass(c)]
+    classes: list[type] = [c for c in vars(source).values() if dataclasses.is_dataclass(c)]
     return [c for c in classes if c.__module__ == source.__name__][-1]
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import resource
 import signal
 import sys
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 import ottla
+from ottla import build
 from ottla.auth.audit import LOGGER as AUDIT
 from ottla.broker.broker import Broker
 from ottla.cluster.store import StoreError as MetaStoreError
@@ -53,6 +55,13 @@ def run(config: ServerConfig, *, beside: Beside | None = None) -> int:
     """
     started_at = time.perf_counter()
     _set_up_logging()
+    log.info(
+        "Ottla %s, %s build, Python %s, process %d",
+        ottla.__version__,
+        build.NAME,
+        sys.version.split()[0],
+        os.getpid(),
+    )
     _raise_file_limit()
     for name in config.unknown:
         hint = did_you_mean(name, BROKER_CONFIGS)
@@ -79,8 +88,7 @@ async def _serve(config: ServerConfig, started_at: float, beside: Beside | None)
     stop = _stop_on_signals()
     collect_rarely()
     log.info(
-        "Ottla %s, broker %d, cluster %s: %s (started in %.0f ms)",
-        ottla.__version__,
+        "Broker %d, cluster %s: %s (started in %.0f ms)",
         broker.node_id,
         broker.image.cluster_id,
         ", ".join(str(listener) for listener in broker.listeners),

@@ -2,12 +2,13 @@
 
 Nothing is copied here and no object is made for a record. For each record four positions, an offset
 and a timestamp are written down as columns of numbers; `arrays.py` makes Arrow's columns of them,
-with one copy for all keys and one for all values. It is compiled by mypyc (setup.py); interpreted
-it gives the same.
+with one copy for all keys and one for all values. It is compiled by mypyc (setup.py); where it is
+not, `vector_columns.py` gives the same with numpy, and this loop reads what that one leaves to it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from librt.strings import BytesWriter, write_i32_le, write_i64_le
@@ -38,6 +39,18 @@ class Spans:
         self.header_counts = BytesWriter()  # one i32 a record
         self.header_places = BytesWriter()  # four i32 a header: name and value
         self.header_nulls = BytesWriter()
+
+
+def locate_all(
+    data: bytes,
+    batches: Sequence[tuple[BatchHeader, int, int]],
+    spans: Spans,
+    first: int,
+    until: int,
+) -> None:
+    """`locate` for some batches, each with the start and end of its records in `data`."""
+    for batch, start, end in batches:
+        locate(data, start, end, batch, spans, first, until)
 
 
 def locate(

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from ottla.build import COMPILED
 from ottla.client.protocol.cluster_client import ClusterClient
 from ottla.client.protocol.fetching import Fetched, Fetching, Range
 from ottla.records.batch import BATCH_OVERHEAD, BatchHeader
@@ -14,8 +15,13 @@ from ottla.records.compression import NONE
 from ottla.records.control import read_marker
 from ottla.records.record import read_payload
 from ottla.spark.arrays import Columns
-from ottla.spark.columns import Spans, locate
+from ottla.spark.columns import Spans
 from ottla.spark.options import ReadOptions
+
+if COMPILED:
+    from ottla.spark.columns import locate_all
+else:
+    from ottla.spark.vector_columns import locate_all
 
 CHUNK_RECORDS_MAX: Final = 32_768
 CHUNK_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -105,8 +111,7 @@ def _chunk(fetched: Fetched, group: Sequence[BatchHeader], with_headers: bool) -
     kind = LOG_APPEND_TIME if group[0].log_append_time else CREATE_TIME
     for data, places in _unpacked(fetched.data, group):
         spans = Spans(with_headers)
-        for each, start, end in places:
-            locate(data, start, end, each, spans, fetched.position, range_.end)
+        locate_all(data, places, spans, fetched.position, range_.end)
         if spans.count:
             yield Chunk(range_.topic, range_.partition, kind, Columns(data, spans))
 

@@ -131,7 +131,8 @@ def test_keys_have_a_header_of_their_own(theirs: Any, registry: SchemaRegistry) 
     layout = layout_of("AVRO", Column("NAMED", t.BYTES, Role.HEADER, KEY_HEADER))
     id_ = registry.version("headers-keys-key").id
     by_id: Headers = [(KEY_HEADER, with_id(id_, b"more"))]
-    rows, bad = decoded(layout, registry, [(key, value, where.headers), (key, value, by_id)])
+    named: Any = where.headers
+    rows, bad = decoded(layout, registry, [(key, value, named), (key, value, by_id)])
     assert bad == []
     assert [(each["K"], each["VALUE"]) for each in rows] == [(7, 3), (7, 3)]
 

@@ -288,7 +288,7 @@ def test_rows_come_back(name: str, nullable: str, registry: SchemaRegistry) -> N
         format_of(name, topic, **given),
     )
     nulls = {"K": "b", "TAGS": {}, "PLACE": None}
-    rows = [{"K": "a", **ROW}, nulls]
+    rows: list[dict[str, Any]] = [{"K": "a", **ROW}, nulls]
     schema = arrow_schema(layout)
     columns = [
         arrow_array([row.get(each.name) for row in rows], each.type)

@@ -102,7 +102,7 @@ def test_a_signature_may_have_a_decimal_of_one_size() -> None:
 
 def test_a_function_without_types_is_refused() -> None:
     with pytest.raises(SqlError, match="Function F has no SQL type for x"):
-        udf(lambda_named_f())
+        udf(lambda_named_f())  # type: ignore[call-overload]
 
 
 def lambda_named_f() -> object:

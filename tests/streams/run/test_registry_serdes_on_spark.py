@@ -33,7 +33,10 @@ def totals() -> Topology:
     (
         topology.stream("orders", key=String())
         .group_by(lambda _, order: Customer(order["customer"]), key=Avro(Customer))
-        .reduce(lambda a, b: a | {"total": a["total"] + b["total"]}, store="totals")
+        .reduce(
+            lambda a, b: a | {"total": a["total"] + b["total"]},  # type: ignore[return-value]
+            store="totals",
+        )
         .filter(lambda _, order: order["total"] > 5)
         .group_by(lambda key, order: (key, order), key=Avro(Customer))
         .reduce(lambda a, b: b, lambda a, b: a, store="again")
