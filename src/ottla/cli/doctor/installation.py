@@ -16,7 +16,7 @@ from typing import Final
 
 import ottla
 from ottla.cli.doctor.diagnosis import Diagnosis, fine, missing, wrong
-from ottla.cli.extras import EXTRAS
+from ottla.extras import EXTRAS
 from ottla.spark.java import StartError, find
 from ottla.testing.zookeeper import ZooKeeperMissing, java_command
 
