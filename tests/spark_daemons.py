@@ -13,7 +13,7 @@ from pathlib import Path
 from ottla.spark import gateway
 from ottla.spark.java import find
 
-PATIENCE_S = 240.0
+PATIENCE_S = 600.0
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
 # Java's second compiler would take the cores from what these processes do in their few seconds.

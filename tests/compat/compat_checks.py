@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 CHECK_NAME = re.compile(r"""\bcheck\(\s*(["'`])(.+?)\1""")
-PROGRAM_TIMEOUT_S = 420.0
+PROGRAM_TIMEOUT_S = 900.0
 
 
 def names_in(*sources: Path) -> list[str]:

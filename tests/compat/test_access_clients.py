@@ -184,7 +184,7 @@ def test_kafka_python_lists_rules(broker: Broker) -> None:
 
 
 @pytest.mark.maven
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1000)
 def test_kafkas_own_tools_for_acls_users_and_tokens(broker: Broker, tmp_path: Path) -> None:
     config = tmp_path / "admin.properties"
     config.write_text(

@@ -25,7 +25,7 @@ from benchmarks.rows.streams import JOBS
 
 from benchmarks import connect_worker, kafka_streams, streams_job
 
-pytestmark = [pytest.mark.maven, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.maven, pytest.mark.timeout(1000)]
 
 COUNT = 50
 Found = dict[bytes | None, Any]

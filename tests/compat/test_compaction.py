@@ -15,7 +15,7 @@ from compat_confluent import consumer, make_topic, produce
 from compat_tools import run
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-pytestmark = [pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.timeout(1000)]
 Start = Callable[..., Broker]
 State = dict[bytes, tuple[int, bytes | None]]
 

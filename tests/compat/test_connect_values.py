@@ -17,7 +17,7 @@ import pytest
 from compat_brokers import REPOSITORY, kafka_jars
 from compat_connect_values import ANSWERS, ours, questions
 
-pytestmark = [pytest.mark.maven, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.maven, pytest.mark.timeout(1000)]
 
 Question = dict[str, Any]
 ORACLE = REPOSITORY / "tools" / "clients" / "connect" / "Oracle.java"

@@ -75,7 +75,7 @@ def refused(engine: Engine, text: str) -> SqlError:
 
 
 @pytest.mark.maven
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1000)
 def test_connectors_of_kafkas_own_worker(engine: Engine, broker: Broker, tmp_path: Path) -> None:
     file = tmp_path / "in.txt"
     file.write_text("one\ntwo\n")
@@ -126,7 +126,7 @@ def test_connectors_of_kafkas_own_worker(engine: Engine, broker: Broker, tmp_pat
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(480)
+@pytest.mark.timeout(1000)
 def test_a_server_with_a_worker_of_its_own(bootstrap: str, tmp_path: Path) -> None:
     file, worker = tmp_path / "in.txt", tmp_path / "worker.properties"
     file.write_text("one\ntwo\n")

@@ -14,7 +14,7 @@ from compat_confluent import PATIENCE_S, consumer, make_topic, produce, read_all
 from compat_tools import run
 from confluent_kafka import TopicPartition
 
-pytestmark = [pytest.mark.maven, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.maven, pytest.mark.timeout(1000)]
 Start = Callable[..., Broker]
 
 

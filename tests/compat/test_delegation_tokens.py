@@ -88,7 +88,7 @@ def life(tool: TokenTool) -> list[str]:
     return [comparable(step.output) for step in steps]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1000)
 def test_both_tools_print_the_same(tools: dict[str, TokenTool]) -> None:
     kafkas, ours = life(tools["kafka"]), life(tools["ours"])
     assert ours == kafkas

@@ -12,7 +12,7 @@ from compat_brokers import CACHE, REPOSITORY
 from compat_checks import Results, names_in, run_checks
 
 SOURCES = sorted((REPOSITORY / "tools" / "clients" / "franz-go").glob("*.go"))
-pytestmark = [pytest.mark.maven, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.maven, pytest.mark.timeout(1000)]
 
 
 @pytest.fixture(scope="module")

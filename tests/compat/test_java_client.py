@@ -25,7 +25,7 @@ def results(bootstrap: str, request: pytest.FixtureRequest) -> Results:
     return run_checks([*java, "Checks", bootstrap])
 
 
-@pytest.mark.timeout(480)
+@pytest.mark.timeout(1000)
 @pytest.mark.parametrize("name", names_in(*SOURCES))
 def test_java_client(results: Results, name: str) -> None:
     results.expect(name)

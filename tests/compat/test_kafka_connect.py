@@ -21,7 +21,7 @@ from ottla.connect.run.connect_worker import ConnectWorker
 sys.path.insert(0, str(REPOSITORY / "tests/connect/herder"))
 from herders import Stage
 
-pytestmark = [pytest.mark.maven, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.maven, pytest.mark.timeout(1000)]
 
 PATIENCE_S = 120.0
 SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"

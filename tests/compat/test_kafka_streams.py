@@ -17,7 +17,7 @@ from compat_streams import RECORDS, RUNS, SEED, KafkaStreams
 from kafka_topologies import TOPOLOGIES, topology
 from transcripts import Play, Turn, rows, write
 
-pytestmark = [pytest.mark.maven, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.maven, pytest.mark.timeout(1000)]
 
 # With a cache Kafka still finds a session whose retention is over, and joins a late record with it,
 # but gives no tombstone for it: the old session stays in the table below. Ours gives one, and

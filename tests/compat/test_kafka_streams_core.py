@@ -14,7 +14,7 @@ from compat_streams import RECORDS, RUNS, SEED, KafkaStreams
 from stream_topologies import ALL, DESCRIPTIONS, built, descriptions, random_rows
 from transcripts import Play, Turn, write
 
-pytestmark = [pytest.mark.maven, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.maven, pytest.mark.timeout(1000)]
 
 WRITES = bool(os.environ.get("OTTLA_STREAMS_WRITE"))
 

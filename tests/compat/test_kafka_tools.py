@@ -12,7 +12,7 @@ from compat_raw import KEYS, RawClient
 from compat_tools import attempt, run
 from confluent_kafka import Producer
 
-pytestmark = [pytest.mark.maven, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.maven, pytest.mark.timeout(1000)]
 
 
 def test_topics(bootstrap: str, topic_name: str) -> None:

@@ -19,7 +19,7 @@ def results(bootstrap: str) -> Results:
     return run_checks(["node", str(CHECKS), bootstrap])
 
 
-@pytest.mark.timeout(480)
+@pytest.mark.timeout(1000)
 @pytest.mark.parametrize("name", names_in(CHECKS))
 def test_kafkajs(results: Results, name: str) -> None:
     results.expect(name)

@@ -38,7 +38,7 @@ REFUSED = "invalid credentials with SASL mechanism GSSAPI"
 JAAS = "listener.name.sasl_plaintext.gssapi.sasl.jaas.config"
 RULES = "RULE:[1:$1@$0](App-.*@OTTLA.TEST)s/App-(.*)@.*/$1/L,DEFAULT"
 
-pytestmark = [pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.timeout(1000)]
 
 
 class KerberosBroker:

@@ -14,7 +14,7 @@ from compat_brokers import CACHE, REPOSITORY
 from compat_checks import Results, names_in, run_checks
 from compat_sql import SqlServer
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1000)]
 
 FOLDER = REPOSITORY / "tools" / "clients" / "ksqldb"
 NODE = FOLDER / "checks.js"

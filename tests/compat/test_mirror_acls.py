@@ -11,7 +11,7 @@ from ottla.client import Admin
 from ottla.client.acls import Acl, AclOperation, AclPattern, AclPermission, AclResource
 from ottla.connect.connectors.mirror.source import MirrorSourceConnector
 
-pytestmark = [pytest.mark.maven, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.maven, pytest.mark.timeout(1000)]
 
 
 def acl(topic: str, who: str, operation: AclOperation) -> Acl:

@@ -28,7 +28,7 @@ JAVA_CLIENTS = [
 ]
 TIMEOUT_S = 90
 
-pytestmark = [pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.timeout(1000)]
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.maven, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.maven, pytest.mark.timeout(1000)]
 
 
 @pytest.fixture(params=[OFFICIAL, OURS])

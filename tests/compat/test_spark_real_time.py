@@ -19,7 +19,7 @@ from compat_spark import OFFICIAL, OURS, PATIENCE_S, Jobs, expected, numbers
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.maven, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.maven, pytest.mark.timeout(1000)]
 BATCH = "60 seconds"
 
 

@@ -15,7 +15,7 @@ from compat_sql import SqlServer
 
 from ottla.client import Consumer, Producer
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1000)]
 
 PATIENCE_S = 150.0
 STATEMENTS = """

@@ -39,7 +39,7 @@ LOADING = (
     ErrorCode.NOT_COORDINATOR,
 )
 
-pytestmark = [pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.timeout(1000)]
 
 
 class StreamsGroupClient:

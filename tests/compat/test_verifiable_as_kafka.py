@@ -10,7 +10,7 @@ import pytest
 from compat_confluent import make_topic
 from compat_tools import TOOL_TIMEOUT_S, run
 
-pytestmark = [pytest.mark.maven, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.maven, pytest.mark.timeout(1000)]
 
 
 def ours(module: str, *words: str) -> list[str]:

@@ -20,7 +20,7 @@ import pytest
 from ottla.testing import LocalCluster
 from spark_daemons import PATIENCE_S, SHORT_LIVED, connect_server, spark_cluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1300)]
 SPARK_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.executor.memory": "512m",

@@ -17,9 +17,9 @@ from ottla.testing import LocalCluster
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
 
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 EARLIEST = {"auto.offset.reset": "earliest"}
 LOG = "told_ksql_processing_log"
 

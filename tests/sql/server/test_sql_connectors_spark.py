@@ -15,9 +15,9 @@ from ottla.testing import LocalCluster
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
 
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 
 

@@ -21,7 +21,7 @@ from ottla.testing import LocalCluster
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
 
 PATIENCE_S = 240.0
 EARLIEST = {"auto.offset.reset": "earliest"}

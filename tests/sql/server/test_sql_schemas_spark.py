@@ -23,9 +23,9 @@ from ottla.testing import LocalCluster
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
 
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 # Imported here, because Python 3.11 can't parse in two threads at once what pytest rewrites.
 HALVES = (avro_half, json_half, protobuf_half)
 

@@ -16,11 +16,11 @@ from ottla.testing import LocalCluster
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
 
 Found = tuple[str, str]
 """A topic, and the key of a record in it."""
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 KINDS = ("shared", "companies", "queries")
 ENDS = {
     "ends_part": "CREATE STREAM ends_part AS SELECT * FROM sales WHERE v > 0;",

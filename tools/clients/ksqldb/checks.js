@@ -11,7 +11,7 @@ const KsqldbClient = require(path.join(home, 'node_modules', 'ksqldb-client'))
 const ksqldbJs = require(path.join(home, 'node_modules', 'ksqldb-js'))
 
 const url = new URL(process.argv[2])
-const PATIENCE_MS = 90000
+const PATIENCE_MS = 240000
 const EARLIEST = { streamsProperties: { 'ksql.streams.auto.offset.reset': 'earliest' } }
 const checks = []
 const check = (name, body) => checks.push({ name, body })

@@ -16,7 +16,7 @@ from typing import Any
 
 from ksqldb import KSQLdbClient
 
-PATIENCE_S = 90.0
+PATIENCE_S = 240.0
 EARLIEST = {"ksql.streams.auto.offset.reset": "earliest"}
 PULL = "SELECT id, total FROM py_sums WHERE id = 'a';"
 
