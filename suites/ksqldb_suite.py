@@ -44,10 +44,6 @@ KSQLDB = Suite(
         Known("min date group by valid", "a date that Python does not have, 5.8 million years ago"),
         Known("matching time-windowed - SR-enabled", WINDOWED_KEYS),
         Known("protobuf - should not filter out bytes", "BYTES without value are empty, not NULL"),
-        Known(
-            "VALUE_SCHEMA_ID with compound types and default value$",
-            "a field without default whose column is NULL",
-        ),
     ),
     limit_s=20 * MINUTE_S,
 )
