@@ -175,7 +175,7 @@ def engine_on(
         console.print(Syntax(STATEMENTS, "sql", background_color="default"))
         engine.execute(STATEMENTS)
         show_schemas(registry_url, console)
-        with step("Spark starts, and the queries on it"):
+        with step("The queries wait for Spark"):
             trouble = workers.wait_for_spark()
         if trouble:
             raise RuntimeError(f"Spark did not start: {trouble}")

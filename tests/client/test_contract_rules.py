@@ -211,5 +211,5 @@ def test_a_missing_package_names_the_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, "jsonata", None)
     with_rules(Avro, topic, registry, rule("j", "WRITE", f"{{'{topic}': 1}}", type="JSONATA"))
-    with pytest.raises(SerializationError, match=r"ottla\[rules\]"):
+    with pytest.raises(SerializationError, match=r"\[rules\]"):
         latest(Avro, registry).serialize(topic, Order("ann", 5))

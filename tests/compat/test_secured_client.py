@@ -265,7 +265,7 @@ def test_a_denial_names_the_acl_to_ask_for(secure: SecureBroker) -> None:
 
 
 def test_a_certificate_in_pkcs12_is_shown(secure: SecureBroker) -> None:
-    pytest.importorskip("cryptography", reason="PKCS12 needs pip install 'ottla[security]'")
+    pytest.importorskip("cryptography", reason="PKCS12 needs the extra security")
     settings: Settings = {
         "security.protocol": "SSL",
         **secure.trust(),
