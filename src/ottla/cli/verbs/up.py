@@ -31,8 +31,9 @@ DATA: Final = Path("./ottla-data")
 
 HELP: Final = """Start broker, schema registry, SQL server and Connect worker on this machine.
 
-What needs an extra that is not installed is left out. Ctrl-C ends all of them; `ottla status` and
-`ottla down` work in any terminal. Data, state and logs lie in ./ottla-data.
+What needs an extra that is not installed is left out. Ctrl-C ends all of
+them; `ottla status` and `ottla down` work in any terminal. Data, state and
+logs lie in ./ottla-data.
 
 [dim]ottla up
 ottla up --only broker,registry
