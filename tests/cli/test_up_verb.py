@@ -168,9 +168,11 @@ def test_all_four_work_together(tmp_path: Path, ports: list[int]) -> None:
 def test_what_is_not_installed_is_left_out(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(
-        "ottla.cli.extras.EXTRAS", {"registry": ("json",), "spark": ("no_such_module",)}
-    )
+    def need(verb: str, extra: str) -> None:
+        if extra == "spark":
+            raise ToolError(f"`{verb}` needs no_such_module")
+
+    monkeypatch.setattr("ottla.cli.verbs.up.need", need)
     assert _chosen("") == ["broker", "registry"]
     assert "without sql, connect: `ottla up` needs no_such_module" in capfd.readouterr().out
     with pytest.raises(ToolError, match="--only sql` needs no_such_module"):

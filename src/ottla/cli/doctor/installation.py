@@ -16,7 +16,6 @@ from typing import Final
 
 import ottla
 from ottla.cli.doctor.diagnosis import Diagnosis, fine, missing, wrong
-from ottla.cli.extras import EXTRAS
 from ottla.spark.java import StartError, find
 from ottla.testing.zookeeper import ZooKeeperMissing, java_command
 
@@ -97,9 +96,7 @@ def _extra(extra: str, requirements: list[tuple[str, str]]) -> Diagnosis:
     absent, remedy = _absent(requirements), f"`pip install '.[{extra}]'` brings it."
     use = EXTRA_USES[extra]
     if absent:
-        needed = any(not _importable(each) for each in EXTRAS.get(extra, ()))
-        words = f"{use}: not installed ({', '.join(absent)})"
-        return missing(SECTION, name, words, remedy if needed or extra not in EXTRAS else "")
+        return missing(SECTION, name, f"{use}: not installed ({', '.join(absent)})", remedy)
     trouble = _too_old(requirements)
     if trouble:
         return wrong(SECTION, name, f"{use}: {', '.join(trouble)}", remedy)
@@ -131,13 +128,6 @@ def _version(name: str) -> str | None:
 def _numbers(version: str) -> list[int]:
     found = [int(each) for each in re.findall(r"\d+", version)[:4]]
     return found + [0] * (4 - len(found))
-
-
-def _importable(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
 
 
 def _java() -> Diagnosis:
