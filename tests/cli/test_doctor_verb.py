@@ -110,6 +110,12 @@ def test_versions_are_compared_with_the_requirements() -> None:
     assert "no-such-package" in extra.words
 
 
+def test_java_is_looked_for_without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installation, "_version", lambda name: None)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert installation._java().verdict is Verdict.MISSING
+
+
 def test_what_people_see(capfd: pytest.CaptureFixture[str]) -> None:
     with LocalCluster() as cluster:
         assert main(["doctor", "-b", cluster.bootstrap_servers]) == 0

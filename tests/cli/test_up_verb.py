@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from local_services import foreground, ran, reserved_ports, status_of
 
+from ottla.cli.kafka.tool import ToolError
 from ottla.cli.local.process_identity import identity_of
 from ottla.cli.local.run_records import FOLDER, RunRecords
 from ottla.cli.local.stack import UP
+from ottla.cli.verbs.up import _chosen
 from ottla.client import Admin
 from ottla.client.schema_registry import SchemaRegistry
 
@@ -161,6 +163,20 @@ def test_all_four_work_together(tmp_path: Path, ports: list[int]) -> None:
         assert registry.subjects() == ["orders-value"]
         registry.close()
         assert up.end(signal.SIGINT, 120.0) == 0
+
+
+def test_what_is_not_installed_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def need(verb: str, extra: str) -> None:
+        if extra == "spark":
+            raise ToolError(f"`{verb}` needs no_such_module")
+
+    monkeypatch.setattr("ottla.cli.verbs.up.need", need)
+    assert _chosen("") == ["broker", "registry"]
+    assert "without sql, connect: `ottla up` needs no_such_module" in capfd.readouterr().out
+    with pytest.raises(ToolError, match="--only sql` needs no_such_module"):
+        _chosen("broker,sql")
 
 
 def test_what_nobody_knows_is_refused(tmp_path: Path, ports: list[int]) -> None:

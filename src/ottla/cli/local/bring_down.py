@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Callable
+from typing import Final
 
 from ottla.cli.local.run_records import RunRecord
 from ottla.cli.local.stack import STOP_S_MAX, WATCH_EVERY_S, Stack
 from ottla.cli.output import console
+
+ENDS_S_MAX: Final = 2 * STOP_S_MAX
 
 
 def bring_down(stack: Stack) -> None:
@@ -22,19 +26,22 @@ def bring_down(stack: Stack) -> None:
     if supervisor is not None:
         running = [each for each in stack.services if each.is_alive]
         supervisor.process.send(signal.SIGTERM)
-        _wait(stack, supervisor, running, show)
+        _wait(supervisor, running, show)
     stack.end(show)
     out.print("all stopped")
 
 
-def _wait(stack: Stack, supervisor: RunRecord, running: list[RunRecord], show: object) -> None:
-    assert callable(show)
-    deadline = time.monotonic() + 2 * STOP_S_MAX
-    while (supervisor.is_alive or running) and time.monotonic() < deadline:
+def _wait(
+    supervisor: RunRecord, running: list[RunRecord], show: Callable[[RunRecord], None]
+) -> None:
+    """Until the process that shows the stack has ended it, and itself."""
+    deadline = time.monotonic() + ENDS_S_MAX
+    while time.monotonic() < deadline:
+        over = not supervisor.is_alive
         for record in list(running):
             if not record.is_alive:
                 running.remove(record)
                 show(record)
-        if not supervisor.is_alive:
+        if over:
             return
         time.sleep(WATCH_EVERY_S)

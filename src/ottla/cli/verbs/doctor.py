@@ -18,8 +18,8 @@ from ottla.cli.output import LOCALHOST, AsJson, CommandConfig, console, print_js
 
 HELP: Final = """Say what is installed, what is reachable, what is wrong, and what to do.
 
-An address that you give, or that the environment names, has to answer; the usual ones on this
-machine need not. The exit code is 1 if something is wrong.
+An address that you give, or that the environment names, has to answer; the
+usual ones on this machine need not. The exit code is 1 if something is wrong.
 
 [dim]ottla doctor
 ottla doctor -b kafka:9092 --command-config client.properties

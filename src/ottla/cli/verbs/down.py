@@ -13,7 +13,8 @@ from ottla.cli.verbs.up import DATA
 
 HELP: Final = """End what `ottla up` has started, in any terminal; data stay.
 
-Only processes that `ottla up` has recorded are ended, each checked by pid and start time.
+Only processes that `ottla up` has recorded are ended, each checked by its
+pid and start time.
 
 [dim]ottla down
 ottla down --data ./ottla-data[/dim]

@@ -31,8 +31,9 @@ DATA: Final = Path("./ottla-data")
 
 HELP: Final = """Start broker, schema registry, SQL server and Connect worker on this machine.
 
-What needs an extra that is not installed is left out. Ctrl-C ends all of them; `ottla status` and
-`ottla down` work in any terminal. Data, state and logs lie in ./ottla-data.
+What needs an extra that is not installed is left out. Ctrl-C ends all of
+them; `ottla status` and `ottla down` work in any terminal. Data, state and
+logs lie in ./ottla-data.
 
 [dim]ottla up
 ottla up --only broker,registry
@@ -96,16 +97,22 @@ def _chosen(only: str) -> list[str]:
             need(f"ottla up --only {each}", EXTRA_OF[each])
     if wanted:
         return wanted
-    chosen = []
-    for each in NAMES:
+    missing = _missing()
+    for extra, trouble in missing.items():
+        left = ", ".join(each for each in NAMES if EXTRA_OF.get(each) == extra)
+        console().print(f"[yellow]without {left}:[/] {escape(trouble)}")
+    return [each for each in NAMES if EXTRA_OF.get(each) not in missing]
+
+
+def _missing() -> dict[str, str]:
+    """Extras that are not installed, and what to do about each."""
+    found = {}
+    for extra in dict.fromkeys(EXTRA_OF.values()):
         try:
-            if each in EXTRA_OF:
-                need("ottla up", EXTRA_OF[each])
+            need("ottla up", extra)
         except ToolError as error:
-            console().print(f"[yellow]{each} is left out:[/] {escape(str(error))}")
-        else:
-            chosen.append(each)
-    return chosen
+            found[extra] = str(error)
+    return found
 
 
 def _need_a_broker(bootstrap_servers: str) -> None:
