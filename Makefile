@@ -16,10 +16,11 @@ LIBRDKAFKA_SUITE := tests/compat/test_librdkafka_own_suite.py
 PROCESSES ?= 1
 SIDE_BY_SIDE := $(if $(filter-out 1,$(PROCESSES)),-n $(PROCESSES) --dist loadfile --no-loadscope-reorder)
 
-.PHONY: run up demo test lint unit cluster spark clients compat maven delivery librdkafka suites compile test-compiled bench chaos fuzz messages functions-doc connectors-doc clean help
+.PHONY: run up demo check coverage lock wheel pure-wheel test lint unit cluster spark clients compat maven delivery librdkafka suites compile test-compiled bench chaos fuzz messages functions-doc connectors-doc clean help
 
 help:
 	@echo "make run      start a broker on 127.0.0.1:9092 (data in ./data); ARGS=\"--override NAME=VALUE\""
+	@echo "make check    lint, layers, types, fast tests: before each commit"
 	@echo "make test     lint, types, layers, unit tests, Spark, real clients"
 	@echo "make unit, cluster, spark, clients, delivery   one part of it"
 	@echo "make spark    what starts Spark: source, sink, SQL"
@@ -29,7 +30,10 @@ help:
 	@echo "make compat   clients and tools from Maven Central and Go modules"
 	@echo "make librdkafka   librdkafka's own test suite, plain and over SASL_SSL"
 	@echo "make suites   the suites of other clients, whole; ARGS=\"--only franz-go --brokers 3 --peer kafka\""
-	@echo "make compile  the hot modules compiled by mypyc, as .cache/compiled/bin/ottla"
+	@echo "make coverage what the unit tests reach, by room, and the floors; ARGS=--write sets these"
+	@echo "make wheel    a compiled wheel, tried in an environment of its own; make pure-wheel"
+	@echo "make compile  that wheel as .cache/compiled/bin/ottla, which make run uses while it is current"
+	@echo "make lock     newer versions of everything into constraints.txt"
 	@echo "make bench    Ottla beside Apache Kafka in one run"
 	@echo "make chaos    clients, brokers, ZooKeeper and network fail at random (minutes=10)"
 	@echo "make fuzz     random frames and segment files (minutes=5)"
@@ -69,11 +73,27 @@ lint: $(SPARK)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini
 	$(BIN)/lint-imports
 
+# Before each commit: what takes less than a minute. mypy's cache makes the second time quick.
+FAST_TESTS := tests/test_tidy.py $(addprefix tests/,wire records auth config replica rest)
+check: $(SPARK)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+	$(BIN)/pytest -q -n 2 $(FAST_TESTS)
+
+# What `make unit` reaches, by room, held against tests/coverage_floors.txt; ARGS=--write sets them.
+coverage: $(SPARK)
+	$(BIN)/pytest -q -n 2 --ignore=tests/compat -m $(UNIT) \
+		--cov=ottla --cov-report= --cov-report=json:.cache/coverage.json
+	$(BIN)/python tools/coverage_by_room.py .cache/coverage.json $(ARGS)
+
+UNIT := "not delivery and not spark and not zookeeper and not postgres and not maven and not long"
 unit: $(SPARK)
-	$(BIN)/pytest -q -n 2 --ignore=tests/compat \
-		-m "not delivery and not spark and not zookeeper and not postgres and not maven and not long"
+	$(BIN)/pytest -q -n 2 --ignore=tests/compat -m $(UNIT)
 
 # What starts ZooKeeper: the metadata store, and clusters of real processes.
 cluster: $(SPARK)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
-from ottla.broker import connection_rates as module
 from ottla.broker.connection_rates import ConnectionRates
 from ottla.cluster.image import Config, Image
 from ottla.config import ServerConfig
@@ -87,9 +84,10 @@ def test_a_hosts_name_is_looked_up() -> None:
     asyncio.run(main())
 
 
-def test_only_so_many_addresses_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ADDRESSES_MAX", 5)
-    found = rates(default=100)
+def test_only_so_many_addresses_are_remembered() -> None:
+    config = ServerConfig({})
+    found = ConnectionRates(config, addresses_max=5)
+    found.apply(image(default=100), config)
     for number in range(50):
         assert found.admit(f"10.0.0.{number}", START_MS) == (0, 0)
     assert len(found._rates) <= 5

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
-from ottla.broker import courier
 from ottla.broker.courier import Courier
 from ottla.errors import ErrorCode, KafkaError
 
@@ -14,11 +11,11 @@ from ottla.errors import ErrorCode, KafkaError
 class Post:
     """Notes what is carried where; a broker answers when it is told to."""
 
-    def __init__(self) -> None:
+    def __init__(self, items_max: int = 1_000) -> None:
         self.carried: list[tuple[int, list[str]]] = []
         self.refused: list[tuple[list[str], ErrorCode]] = []
         self.answers: list[asyncio.Future[None]] = []
-        self.courier = Courier(self.carry, self.refuse)
+        self.courier = Courier(self.carry, self.refuse, items_max=items_max)
 
     async def carry(self, broker_id: int, items: list[str]) -> None:
         self.carried.append((broker_id, items))
@@ -77,11 +74,9 @@ def test_a_broker_that_cannot_be_asked_refuses_all_and_is_asked_again() -> None:
     asyncio.run(play())
 
 
-def test_a_request_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(courier, "ITEMS_MAX", 2)
-
+def test_a_request_has_a_limit() -> None:
     async def play() -> None:
-        post = Post()
+        post = Post(items_max=2)
         for item in "abcde":
             post.courier.send(1, item)
         for count in range(1, 4):

@@ -11,7 +11,6 @@ import pytest
 from admin_broker import AdminBroker, Runs
 from data_path_broker import Client
 
-from ottla.broker import telemetry as telemetry_module
 from ottla.broker.broker import Broker
 from ottla.broker.context import Session
 from ottla.broker.telemetry import Instance, Telemetry
@@ -46,8 +45,10 @@ def session(software: str = "librdkafka 2.11.0") -> Session:
 class Someone:
     """A client that asks and pushes; the clock is moved by hand."""
 
-    def __init__(self, subscriptions: dict[str, Config], client_id: str = "app") -> None:
-        self.telemetry = Telemetry(urandom=lambda size: b"r" * size)
+    def __init__(
+        self, subscriptions: dict[str, Config], client_id: str = "app", **limits: int
+    ) -> None:
+        self.telemetry = Telemetry(urandom=lambda size: b"r" * size, **limits)
         self.resources = subscriptions
         self.client_id = client_id
         self.now_ms = START_MS
@@ -173,9 +174,8 @@ def test_what_is_refused(changes: dict[str, Any], code: str) -> None:
     assert someone.push(number, **changes) == code
 
 
-def test_only_so_many_clients_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telemetry_module, "CLIENTS_MAX", 3)
-    someone = Someone({})
+def test_only_so_many_clients_are_remembered() -> None:
+    someone = Someone({}, clients_max=3)
     for number in range(9):
         someone.ask(bytes([number + 1]) * 16)
     assert len(someone.telemetry._instances) == 3

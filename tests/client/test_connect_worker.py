@@ -10,7 +10,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from ottla.client import connect_worker as client
 from ottla.client.connect_worker import InvalidUrl, Login, Refused, Rest, Unreachable, address
 
 
@@ -81,20 +80,17 @@ REBALANCES = (
 )
 
 
-def test_rebalances_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "RETRY_S", 0.01)
+def test_rebalances_are_waited_for() -> None:
     with worker(*((409, each) for each in REBALANCES)) as url:
-        assert Rest(url).get("connectors") == []
+        assert Rest(url, retry_s=0.01).get("connectors") == []
 
 
-def test_a_rebalance_without_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "RETRY_S", 0.01)
-    monkeypatch.setattr(client, "REBALANCE_S_MAX", 0.05)
+def test_a_rebalance_without_end_is_told() -> None:
     with (
         worker(*[(409, REBALANCES[1])] * 100) as url,
         pytest.raises(Refused, match="a rebalance is expected"),
     ):
-        Rest(url).get("connectors")
+        Rest(url, retry_s=0.01, rebalance_s_max=0.05).get("connectors")
 
 
 def test_other_conflicts_are_told_at_once() -> None:

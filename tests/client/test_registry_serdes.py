@@ -247,12 +247,10 @@ def test_what_is_remembered_has_a_limit(
     assert len(serde._writers) <= 10
 
 
-def test_a_registry_that_is_not_there_is_not_the_records_fault(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("ottla.client.schema_registry.RETRY_S", 0.0)
+def test_a_registry_that_is_not_there_is_not_the_records_fault() -> None:
+    away = SchemaRegistry("http://127.0.0.1:9", tries_max=1)
     with pytest.raises(KafkaError, match="No schema registry answers") as error:
-        Avro[Any](registry="http://127.0.0.1:9").deserialize("t", b"\0\0\0\0\1x")
+        Avro[Any](registry=away).deserialize("t", b"\0\0\0\0\1x")
     assert is_infrastructure(error.value)
     assert is_infrastructure(RegistryError(401, 401, "User cannot access the resource."))
 

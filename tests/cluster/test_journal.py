@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.cluster import journal as journal_module
 from ottla.cluster.embedded import EmbeddedStore
-from ottla.cluster.journal import Journal
+from ottla.cluster.journal import Journal, JournalDisk
 from ottla.cluster.store import Change, Create, Entry, Put, StoreError
 
 State = dict[str, Entry]
@@ -155,14 +154,27 @@ def test_a_journal_in_use_is_not_opened_again(tmp_path: Path) -> None:
     assert read(path) == {"/a": Entry(b"1", 0)}
 
 
-def test_an_outgrown_journal_is_written_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(journal_module, "GROWTH_BYTES_MIN", 1000)
+class Disk(JournalDisk):
+    """Full, or broken, for as long as it is told to be."""
+
+    full = broken = False
+
+    def pwrite(self, descriptor: int, data: memoryview, position: int) -> int:
+        if self.full and len(data) <= 10:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().pwrite(descriptor, data[:10] if self.full else data, position)
+
+    def rename(self, old: Path, new: Path) -> None:
+        if self.broken:
+            raise OSError(errno.EIO, "Input/output error")
+        super().rename(old, new)
+
+
+def test_an_outgrown_journal_is_written_anew(tmp_path: Path) -> None:
     path = tmp_path / "metadata.journal"
 
     async def scenario() -> None:
-        store = EmbeddedStore(path)
+        store = EmbeddedStore(path, journal_growth_bytes_min=1000)
         await store.hold("/held", b"never written")
         await store.create("/a", bytes(100))
         sizes = []
@@ -183,25 +195,18 @@ def test_an_outgrown_journal_is_written_anew(
     assert [entry.name for entry in tmp_path.iterdir()] == ["metadata.journal"]
 
 
-def test_a_full_disk_refuses_the_commit_and_harms_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_refuses_the_commit_and_harms_nothing(tmp_path: Path) -> None:
     path = tmp_path / "metadata.journal"
-    real_pwrite = os.pwrite
-
-    def full(descriptor: int, data: memoryview, position: int) -> int:
-        if len(data) > 10:
-            return real_pwrite(descriptor, data[:10], position)  # a part still fits
-        raise OSError(errno.ENOSPC, "No space left on device")
+    disk = Disk()
 
     async def scenario() -> None:
-        store = EmbeddedStore(path)
+        store = EmbeddedStore(path, disk=disk)
         await store.create("/a", b"1")
-        monkeypatch.setattr(os, "pwrite", full)
+        disk.full = True  # a part still fits
         with pytest.raises(StoreError, match="No space left"):
             await store.commit([Put("/a", b"2", 0), Create("/b", b"")])
         assert await store.list("/") == {"/a": Entry(b"1", 0)}
-        monkeypatch.setattr(os, "pwrite", real_pwrite)
+        disk.full = False
         await store.create("/c", b"")
         await store.close()
 
@@ -210,19 +215,16 @@ def test_a_full_disk_refuses_the_commit_and_harms_nothing(
 
 
 def test_a_rewrite_that_fails_leaves_the_old_file_in_use(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(journal_module, "GROWTH_BYTES_MIN", 100)
     path = tmp_path / "metadata.journal"
-
-    def refuse(*_: object) -> None:
-        raise OSError(errno.EIO, "Input/output error")
+    disk = Disk()
 
     async def scenario() -> None:
-        store = EmbeddedStore(path, sync=False)
-        monkeypatch.setattr(os, "rename", refuse)
+        store = EmbeddedStore(path, sync=False, journal_growth_bytes_min=100, disk=disk)
+        disk.broken = True
         await store.create("/a", bytes(200))
-        monkeypatch.undo()
+        disk.broken = False
         await store.create("/b", b"")
         await store.close()
 

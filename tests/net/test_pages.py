@@ -7,10 +7,10 @@ import contextlib
 import http.client
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
-from ottla.net import pages
 from ottla.net.loop import run
 from ottla.net.pages import Page, PageServer
 
@@ -21,12 +21,13 @@ def serve(
     act: Callable[[PageServer, int], Awaitable[None]],
     make: Callable[[], Awaitable[Page]] | None = None,
     host: str = "127.0.0.1",
+    **limits: Any,
 ) -> None:
     async def hello() -> Page:
         return Page("text/plain", b"hello\n")
 
     async def play() -> None:
-        server = PageServer({"/hello": make or hello})
+        server = PageServer({"/hello": make or hello}, **limits)
         port = await server.start(host, 0)
         try:
             await act(server, port)
@@ -103,25 +104,20 @@ def test_a_page_that_cannot_be_made_is_an_error_in_the_log(
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /hello HTTP/1.1\r\n", b"x" * 40_000])
-def test_who_does_not_ask_in_time_is_hung_up_on(
-    said: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pages, "REQUEST_TIMEOUT_S", 0.05)
-
+def test_who_does_not_ask_in_time_is_hung_up_on(said: bytes) -> None:
     async def act(server: PageServer, port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(said)
         with contextlib.suppress(ConnectionResetError):  # with bytes of ours that nobody read
             assert await asyncio.wait_for(reader.read(), 60) == b""
         writer.close()
-        monkeypatch.setattr(pages, "REQUEST_TIMEOUT_S", 60)  # even of a busy machine
+        server._request_timeout_s = 60  # even of a busy machine
         assert (await ask(port))[0] == 200
 
-    serve(act)
+    serve(act, request_timeout_s=0.05)
 
 
-def test_too_many_at_once_are_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "CONNECTIONS_MAX", 1)
+def test_too_many_at_once_are_told_to_come_again() -> None:
     gate, begun = asyncio.Event(), asyncio.Event()
 
     async def make() -> Page:
@@ -136,7 +132,7 @@ def test_too_many_at_once_are_told_to_come_again(monkeypatch: pytest.MonkeyPatch
         gate.set()
         assert (await first)[2] == b"late"
 
-    serve(act, make)
+    serve(act, make, connections_max=1)
 
 
 def test_a_stop_ends_those_under_way() -> None:

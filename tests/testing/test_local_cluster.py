@@ -16,7 +16,7 @@ from ottla.errors import ErrorCode
 from ottla.registry.server import RegistryServer
 from ottla.schemas.framing import with_id
 from ottla.testing import LocalCluster, ManualClock
-from ottla.testing.local_cluster import MEMORY_DISK, memory_disk
+from ottla.testing.local_cluster import memory_disk
 
 PATIENCE_S = 60.0
 
@@ -262,16 +262,14 @@ def test_records_expire_when_the_test_says_so() -> None:
 # Where its files are
 
 
-def test_files_are_kept_in_memory_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_kept_in_memory_where_there_is_room(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv("TMPDIR", raising=False)
-    status = os.statvfs("/")
-    roomy = os.statvfs_result((1 << 20, 1 << 20, *[1 << 10] * 3, *tuple(status)[5:]))
-    full = os.statvfs_result((1 << 20, 1 << 20, *[10] * 3, *tuple(status)[5:]))
-    monkeypatch.setattr(os, "access", lambda path, mode: path == MEMORY_DISK)
-    monkeypatch.setattr(os, "statvfs", lambda path: roomy)
-    assert memory_disk() == MEMORY_DISK
-    monkeypatch.setattr(os, "statvfs", lambda path: full)
-    assert memory_disk() is None
+    folder = str(tmp_path)
+    assert memory_disk(folder, bytes_min=1) == folder
+    assert memory_disk(folder, bytes_min=1 << 60) is None
+    assert memory_disk(f"{folder}/none", bytes_min=1) is None
 
 
 def test_tmpdir_decides_where_files_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

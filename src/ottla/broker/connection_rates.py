@@ -22,7 +22,8 @@ log = logging.getLogger("ottla.broker")
 class ConnectionRates:
     """`admit` is asked about every new connection. Times are bounded by one window, as in Kafka."""
 
-    def __init__(self, config: ServerConfig) -> None:
+    def __init__(self, config: ServerConfig, *, addresses_max: int = ADDRESSES_MAX) -> None:
+        self._addresses_max = addresses_max
         self._count = config.quota_window_num
         self._window_ms = config.quota_window_size_seconds * 1000
         self._stored: Mapping[QuotaEntity, Config] = {}
@@ -87,7 +88,7 @@ class ConnectionRates:
             return 0
         rate = self._rates.get(host)
         if rate is None:
-            if len(self._rates) >= ADDRESSES_MAX:
+            if len(self._rates) >= self._addresses_max:
                 self._forget(now_ms)
             rate = self._rates[host] = self._rate(limit)
         rate.limit = limit
@@ -99,7 +100,7 @@ class ConnectionRates:
     def _forget(self, now_ms: int) -> None:
         for host in [host for host, rate in self._rates.items() if rate.is_quiet(now_ms)]:
             del self._rates[host]
-        while len(self._rates) >= ADDRESSES_MAX:
+        while len(self._rates) >= self._addresses_max:
             del self._rates[next(iter(self._rates))]
 
     def _rate(self, limit: float) -> Rate:

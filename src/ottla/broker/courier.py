@@ -27,7 +27,10 @@ class Courier(Generic[I]):
         self,
         carry: Callable[[int, list[I]], Awaitable[None]],
         refuse: Callable[[list[I], KafkaError], None],
+        *,
+        items_max: int = ITEMS_MAX,
     ) -> None:
+        self._items_max = items_max
         self._carry = carry
         self._refuse = refuse
         self._waiting: dict[int, list[I]] = {}
@@ -47,7 +50,8 @@ class Courier(Generic[I]):
         try:
             while self._waiting.get(broker_id):
                 waiting = self._waiting[broker_id]
-                items, self._waiting[broker_id] = waiting[:ITEMS_MAX], waiting[ITEMS_MAX:]
+                most = self._items_max
+                items, self._waiting[broker_id] = waiting[:most], waiting[most:]
                 await self._ask(broker_id, items)
         finally:
             del self._tasks[broker_id]

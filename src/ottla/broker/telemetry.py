@@ -89,7 +89,10 @@ class Instance:
 class Telemetry:
     """The clients that ask and push. `resources` are those of the newest image, each time."""
 
-    def __init__(self, *, urandom: Callable[[int], bytes] = os.urandom) -> None:
+    def __init__(
+        self, *, urandom: Callable[[int], bytes] = os.urandom, clients_max: int = CLIENTS_MAX
+    ) -> None:
+        self._clients_max = clients_max
         self.pushed_count = 0
         self.pushed_bytes = 0
         self._urandom = urandom
@@ -163,7 +166,7 @@ class Telemetry:
     ) -> Instance:
         instance = self._instances.get(instance_id)
         if instance is None:
-            while len(self._instances) >= CLIENTS_MAX:
+            while len(self._instances) >= self._clients_max:
                 self._instances.popitem(last=False)
             instance = self._instances[instance_id] = Instance(instance_id)
         self._instances.move_to_end(instance_id)

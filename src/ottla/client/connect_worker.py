@@ -73,8 +73,12 @@ class Rest:
         timeout_s: float = TIMEOUT_S,
         login: Login | None = None,
         tls: ssl.SSLContext | None = None,
+        rebalance_s_max: float = REBALANCE_S_MAX,
+        retry_s: float = RETRY_S,
     ) -> None:
         self.url = url.rstrip("/")
+        self._rebalance_s_max = rebalance_s_max
+        self._retry_s = retry_s
         self._rest = rest_client.RestClient(
             [address(url).geturl()],
             authorization=(lambda: login.header) if login else None,
@@ -87,7 +91,7 @@ class Rest:
 
     def ask(self, method: str, *path: str, body: Any = None, **query: Any) -> Any:
         """What the worker answers, or None where it answers with no more than a status."""
-        deadline = time.monotonic() + REBALANCE_S_MAX
+        deadline = time.monotonic() + self._rebalance_s_max
         while True:
             status, data = self._ask(method, path, query, body)
             if status < 300:
@@ -96,7 +100,7 @@ class Rest:
             passing = status == CONFLICT and any(word in told for word in MOMENTARILY)
             if not passing or time.monotonic() > deadline:
                 raise Refused(status, told or f"{self.url}: HTTP {status}")
-            time.sleep(RETRY_S)
+            time.sleep(self._retry_s)
 
     def _ask(
         self, method: str, path: tuple[str, ...], query: dict[str, Any], body: Any

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ottla.cluster.changes import Changes
-from ottla.cluster.journal import Journal
+from ottla.cluster.journal import DISK, GROWTH_BYTES_MIN, Journal, JournalDisk
 from ottla.cluster.staging import stage
 from ottla.cluster.store import (
     Change,
@@ -36,8 +36,18 @@ log = logging.getLogger("ottla.cluster")
 class EmbeddedStore:
     """One process's metadata. Without a path it lives in memory only."""
 
-    def __init__(self, path: Path | None, *, sync: bool = True) -> None:
-        self._journal = Journal(path, sync=sync) if path is not None else None
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        sync: bool = True,
+        journal_growth_bytes_min: int = GROWTH_BYTES_MIN,
+        disk: JournalDisk = DISK,
+    ) -> None:
+        self._journal: Journal | None = None
+        if path is not None:
+            growth = journal_growth_bytes_min
+            self._journal = Journal(path, sync=sync, growth_bytes_min=growth, disk=disk)
         self._entries = dict(self._journal.entries) if self._journal is not None else {}
         self._held: dict[str, EmbeddedHold] = {}
         self._watchers: list[Changes] = []

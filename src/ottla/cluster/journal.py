@@ -21,6 +21,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Final
 
 from ottla.cluster.store import Change, Entry, StoreError
 
@@ -36,12 +37,34 @@ _SET, _DELETE = 1, 2
 log = logging.getLogger("ottla.cluster")
 
 
+class JournalDisk:
+    """What a journal does with its file that a disk may refuse."""
+
+    def pwrite(self, descriptor: int, data: memoryview, position: int) -> int:
+        return os.pwrite(descriptor, data, position)
+
+    def rename(self, old: Path, new: Path) -> None:
+        os.rename(old, new)
+
+
+DISK: Final = JournalDisk()
+
+
 class Journal:
     """An open journal. `entries` is what it said when it was opened."""
 
-    def __init__(self, path: Path, *, sync: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        sync: bool,
+        growth_bytes_min: int = GROWTH_BYTES_MIN,
+        disk: JournalDisk = DISK,
+    ) -> None:
         self._path = path
         self._sync = sync
+        self._growth_bytes_min = growth_bytes_min
+        self._disk = disk
         path.parent.mkdir(parents=True, exist_ok=True)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
@@ -57,7 +80,7 @@ class Journal:
 
     @property
     def outgrown(self) -> bool:
-        return self._size - self._base_size > max(GROWTH_BYTES_MIN, 2 * self._base_size)
+        return self._size - self._base_size > max(self._growth_bytes_min, 2 * self._base_size)
 
     def rewrite(self, entries: dict[str, Entry]) -> None:
         """Replace the file by one that says only what holds now."""
@@ -67,9 +90,9 @@ class Journal:
         descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
             self._lock(descriptor)
-            _write_all(descriptor, content, 0)
+            self._write_all(descriptor, content, 0)
             self._flush(descriptor)
-            os.rename(beside, self._path)
+            self._disk.rename(beside, self._path)
         except (OSError, StoreError) as error:
             os.close(descriptor)
             raise StoreError(f"cannot write {beside}: {error}") from error
@@ -139,7 +162,7 @@ class Journal:
 
     def _write(self, data: bytes) -> None:
         try:
-            _write_all(self._descriptor, data, self._size)
+            self._write_all(self._descriptor, data, self._size)
             self._flush(self._descriptor)
         except OSError as error:
             # Whatever part of it arrived must not be taken for a commit later.
@@ -147,6 +170,13 @@ class Journal:
                 os.ftruncate(self._descriptor, self._size)
             raise StoreError(f"cannot write {self._path}: {error}") from error
         self._size += len(data)
+
+    def _write_all(self, descriptor: int, data: bytes, position: int) -> None:
+        view = memoryview(data)
+        while view:
+            count = self._disk.pwrite(descriptor, view, position)
+            position += count
+            view = view[count:]
 
     def _flush(self, descriptor: int) -> None:
         if self._sync:
@@ -236,11 +266,3 @@ def _apply(entries: dict[str, Entry], change: Change) -> None:
         entries.pop(change.key, None)
     else:
         entries[change.key] = change.entry
-
-
-def _write_all(descriptor: int, data: bytes, position: int) -> None:
-    view = memoryview(data)
-    while view:
-        count = os.pwrite(descriptor, view, position)
-        position += count
-        view = view[count:]

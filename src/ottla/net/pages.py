@@ -34,8 +34,16 @@ MakePage = Callable[[], Awaitable[Page]]
 class PageServer:
     """Serves `pages` (path -> how to make it) on the running loop."""
 
-    def __init__(self, pages: Mapping[str, MakePage]) -> None:
+    def __init__(
+        self,
+        pages: Mapping[str, MakePage],
+        *,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
+        connections_max: int = CONNECTIONS_MAX,
+    ) -> None:
         self._pages = pages
+        self._request_timeout_s = request_timeout_s
+        self._connections_max = connections_max
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -76,7 +84,7 @@ class PageServer:
             writer.transport.abort()  # what was drained is with the kernel, and still goes out
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async with asyncio.timeout(REQUEST_TIMEOUT_S):
+        async with asyncio.timeout(self._request_timeout_s):
             head = await reader.readuntil(b"\r\n\r\n")
         status, page, with_body = await self._find(head)
         async with asyncio.timeout(RESPONSE_TIMEOUT_S):
@@ -90,7 +98,7 @@ class PageServer:
         method, target = _request_line(head)
         if method not in ("GET", "HEAD"):
             return HTTPStatus.METHOD_NOT_ALLOWED, _said("GET is all that is served\n"), True
-        if len(self._tasks) > CONNECTIONS_MAX:
+        if len(self._tasks) > self._connections_max:
             return HTTPStatus.SERVICE_UNAVAILABLE, _said("too many at once\n"), True
         make = self._pages.get(target.partition("?")[0])
         if make is None:

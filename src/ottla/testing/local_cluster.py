@@ -496,15 +496,15 @@ def replicated(brokers: int) -> dict[str, str]:
     return {name: factors[count] for name, count in CLUSTER_DEFAULTS.items()}
 
 
-def memory_disk() -> str | None:
+def memory_disk(folder: str = MEMORY_DISK, *, bytes_min: int = MEMORY_DISK_BYTES_MIN) -> str | None:
     """A directory in memory, where files come and go quicker; None for the usual one.
 
     Whoever sets TMPDIR has chosen already, and a container's few megabytes are not enough.
     """
     try:
-        status = os.statvfs(MEMORY_DISK)
+        status = os.statvfs(folder)
     except OSError:
         return None
-    roomy = status.f_bavail * status.f_frsize >= MEMORY_DISK_BYTES_MIN
-    writable = os.access(MEMORY_DISK, os.W_OK | os.X_OK)
-    return MEMORY_DISK if roomy and writable and "TMPDIR" not in os.environ else None
+    roomy = status.f_bavail * status.f_frsize >= bytes_min
+    writable = os.access(folder, os.W_OK | os.X_OK)
+    return folder if roomy and writable and "TMPDIR" not in os.environ else None

@@ -341,10 +341,9 @@ def test_without_a_registry_the_error_says_what_to_set() -> None:
     assert "ksql.schema.registry.url" in caught.value.remedy
 
 
-def test_a_registry_that_does_not_answer_loses_no_record(monkeypatch: Any) -> None:
+def test_a_registry_that_does_not_answer_loses_no_record() -> None:
     """It is an error of the task, not of the records: Spark reads them again."""
-    monkeypatch.setattr("ottla.client.schema_registry.TRIES_MAX", 1)
-    away = SchemaRegistry("http://127.0.0.1:9")
+    away = SchemaRegistry("http://127.0.0.1:9", tries_max=1)
     half = half_of(format_of("AVRO", "t"), [Column("V", t.INTEGER)], of_key=False, registry=away)
     with pytest.raises(KafkaError, match="No schema registry answers"):
         half.read(pa.array([b"\0\0\0\0\1\2"], pa.binary()))
