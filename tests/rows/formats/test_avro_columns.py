@@ -354,7 +354,9 @@ def test_a_null_is_the_default_of_a_field_that_has_one_and_no_null() -> None:
     rows = [{"n": 5, "list": [7], "free": 1}, {"n": None, "list": None, "free": None}]
     payloads = writer.write([arrow_array(rows, type_)], 2).to_pylist()
     parsed = fastavro.parse_schema(schema)
-    found = [fastavro.schemaless_reader(io.BytesIO(each), parsed, None) for each in payloads]
+    found: list[Any] = [
+        fastavro.schemaless_reader(io.BytesIO(each), parsed, None) for each in payloads
+    ]
     assert [each["inner"] for each in found] == [rows[0], {"n": 10, "list": [1, 2], "free": None}]
 
 
