@@ -60,7 +60,7 @@ KSQL_REST = Suite(
         ),
         Known(
             "select \\* against CST table with headers",
-            "expects columns in another order in the header than in its rows, and a mark of headers",
+            "expects other columns first in the header than in its rows, and a mark of headers",
         ),
         Known(
             "should fail on mismatch between key and key field",
