@@ -67,7 +67,7 @@ lint: $(SPARK)
 	$(BIN)/lint-imports
 
 # Before each commit: what takes less than a minute. mypy's cache makes the second time quick.
-FAST_TESTS := tests/test_tidy.py $(addprefix tests/,wire records auth config replica rest)
+FAST_TESTS := tests/test_tidy.py $(addprefix tests/,wire records auth config replica)
 check: $(SPARK)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
