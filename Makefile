@@ -77,7 +77,7 @@ lint: $(SPARK)
 	$(BIN)/lint-imports
 
 # Before each commit: what takes less than a minute. mypy's cache makes the second time quick.
-FAST_TESTS := tests/test_tidy.py $(addprefix tests/,wire records auth config replica rest)
+FAST_TESTS := tests/test_tidy.py $(addprefix tests/,wire records auth config replica)
 check: $(SPARK)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -182,7 +182,7 @@ pure-wheel: $(READY)
 # The tests of what is compiled (setup.py), on the compiled build: what mypyc makes of the source must
 # behave as the source. Of the broker those that Produce and Fetch pass through in every version.
 COMPILED_TESTS := tests/net tests/records tests/storage tests/replica tests/wire/test_connection.py \
-	tests/spark/test_columns.py tests/rows/formats/test_avro_columns.py $(addprefix tests/broker/test_,data_path_*.py sessions.py \
+	tests/spark/test_columns.py tests/spark/test_vector_columns.py tests/rows/formats/test_avro_columns.py $(addprefix tests/broker/test_,data_path_*.py sessions.py \
 	exactly_once.py transactional_produce.py replication*.py metrics_*.py share_fetching.py quotas.py \
 	security.py)
 
