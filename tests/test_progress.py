@@ -1,4 +1,4 @@
-"""Long work is told of: by a spinner and a line on a terminal, in the log elsewhere."""
+"""Long work shows a spinner and a line on a terminal, and writes to the log elsewhere."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_the_error_of_a_body_comes_before_a_flush_of_a_minute(
         f"the record was not delivered in 0.2 s: cannot reach {nobody}: Connection refused"
     )
     assert time.monotonic() - begin < SOON_S
-    assert logged(caplog, "1 records not delivered"), "what is lost is told of"
+    assert logged(caplog, "1 records not delivered"), "the log names what is lost"
 
 
 def test_a_flush_that_is_not_done_says_why(nobody: str) -> None:

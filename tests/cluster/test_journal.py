@@ -155,7 +155,7 @@ def test_a_journal_in_use_is_not_opened_again(tmp_path: Path) -> None:
 
 
 class Disk(JournalDisk):
-    """Full, or broken, for as long as it is told to be."""
+    """Full, or broken, for as long as the test wants."""
 
     full = broken = False
 

@@ -1,4 +1,4 @@
-"""ZOOKEEPER_HOME that names no ZooKeeper is told of before Java is started."""
+"""A ZOOKEEPER_HOME without ZooKeeper is an error before Java starts."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ class ConnectionErrors:
     def tell(self, error: confluent_kafka.KafkaError) -> None:
         trouble = error.str().partition(" (after ")[0]
         if error.code() == confluent_kafka.KafkaError._ALL_BROKERS_DOWN and self._last:
-            return  # each of them was told of before
+            return  # each of them has its warning already
         unreachable = _UNREACHABLE.match(trouble)
         if unreachable is not None:
             address, why = unreachable[1], (unreachable[2] or unreachable[3]).rstrip(": ")

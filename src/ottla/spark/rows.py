@@ -1,6 +1,6 @@
 """Chunks of records -> rows of a DataFrame: records as they are, or what a layout makes of them.
 
-A record that a layout can't make a row of is left out and told of in the log `ottla.processing`,
+A record that a layout can't make a row of is left out, and the log `ottla.processing` says so,
 and in the topic of the processing log where there is one; it never ends a query.
 """
 

@@ -1,4 +1,4 @@
-"""Records that SQL can't read are counted, and told of in the server's log and in a topic."""
+"""Records that SQL can't read are counted; the server's log and a topic name them."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def work(options: Options) -> int:
                     sendings.settle()
         except KeyboardInterrupt:
             sendings.settle(time.monotonic() + INTERRUPTED_S_MAX)
-            with suppress(KafkaError):  # each record was told of
+            with suppress(KafkaError):  # each record's failure is on the screen
                 producer.close(0)
         sendings.settle()
     return 0

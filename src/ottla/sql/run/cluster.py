@@ -19,7 +19,7 @@ class Cluster(cluster.Cluster):
     processing_log = ""
 
     def read_options(self) -> dict[str, str]:
-        """As the source is told, of topics with a layout."""
+        """Options of the source for topics with a layout."""
         if not self.processing_log:
             return self.options()
         return {**self.options(), "ottla.processing.log": self.processing_log}

@@ -185,7 +185,7 @@ class Workers:
         }
 
     def unreadable_words(self) -> dict[str, str]:
-        """By topic: how many of its records could not be read, and where they are told of."""
+        """By topic: how many of its records could not be read, and which topic names them."""
         log_topic = self._settings.processing_log
         return {
             topic: f"{found.count:,} records of {topic} could not be read and are left out. The"
