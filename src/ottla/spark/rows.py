@@ -1,7 +1,7 @@
 """Chunks of records -> rows of a DataFrame: records as they are, or what a layout makes of them.
 
-A record that a layout can't make a row of is left out, and the log `ottla.processing` says so,
-and in the topic of the processing log where there is one; it never ends a query.
+A record that a layout can't make a row of is left out, and never ends a query. The log
+`ottla.processing` names it, and so does the topic of the processing log where there is one.
 """
 
 from __future__ import annotations
