@@ -160,6 +160,7 @@ compile: $(COMPILED)/.ready
 
 # A compiled wheel, as `pip wheel .` makes it. setuptools would put into it what an earlier build left.
 $(WHEEL)/.ready: $(READY) setup.py $(shell find src -name '*.py')
+	@echo "== $(WHEEL): the hot modules, by mypyc and the C compiler (some minutes)"
 	rm -rf $(WHEEL) build/lib*
 	OTTLA_COMPILE=1 $(BIN)/uv build --quiet --wheel --python $(BIN)/python --out-dir $(WHEEL)
 	@touch $@

@@ -67,7 +67,8 @@ def test_elsewhere_steps_are_logged(caplog: pytest.LogCaptureFixture) -> None:
 )
 def test_make_says_what_it_sets_up(target: str, steps: int) -> None:
     """What takes a minute or more says so before it begins, and is not told to be quiet."""
-    command = ["make", "-n", "VENV=nowhere", "COMPILED=nowhere/compiled", target]
+    command = ["make", "-n", "VENV=nowhere", "WHEEL=nowhere/wheel"]
+    command += ["COMPILED=nowhere/compiled", target]
     done = subprocess.run(command, cwd=HOUSE, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     said = re.findall(r'^echo "== ', done.stdout, re.MULTILINE)

@@ -41,7 +41,8 @@ FLUSH_S_MAX: Final = 60.0
 LOGIN_SLICE_S: Final = 1.0  # how soon a refused login is noticed
 FIRST_CONTACT_S: Final = 2.0  # how long an idle producer listens for brokers that are not there
 UNREACHABLE_S: Final = 0.5
-FLUSH_AFTER_ERROR_S: Final = 5.0  # the caller waits for the error of the `with` body
+STANDSTILL_S: Final = 5.0  # the caller waits for the error of the `with` body
+FLUSH_LOOK_S: Final = 0.1
 
 log = logging.getLogger("ottla.client")
 
@@ -201,19 +202,23 @@ class Producer(Generic[K, V]):
         deadline = time.monotonic() + timeout_s
         while True:
             wait_s = max(0.0, deadline - time.monotonic())
-            slice_s = min(LOGIN_SLICE_S, wait_s)
-            try:
-                left = self.raw.flush(slice_s)
-            except _FATAL:
-                left = self.raw.flush(slice_s)
+            left = self._left(min(LOGIN_SLICE_S, wait_s))
             if not left:
                 return
             self._errors.check()
             if not wait_s:
+                waited = f" after {timeout_s} s" if timeout_s else ""
                 raise KafkaError(
                     ErrorCode.REQUEST_TIMED_OUT,
-                    f"{left} records not delivered after {timeout_s} s{self._errors.because()}",
+                    f"{left} records not delivered{waited}{self._errors.because()}",
                 )
+
+    def _left(self, wait_s: float) -> int:
+        """How many records are under way after this time."""
+        try:
+            return self.raw.flush(wait_s)
+        except _FATAL:
+            return self.raw.flush(wait_s)
 
     @contextmanager
     def transaction(self, consumer: Consumer[K, V] | None = None) -> Iterator[None]:
@@ -273,9 +278,25 @@ class Producer(Generic[K, V]):
             self.close()
             return
         try:  # what the body has raised must not wait for a minute, nor be hidden
-            self.close(UNREACHABLE_S if self._errors.because() else FLUSH_AFTER_ERROR_S)
+            self._flush_what_moves()
+            self.close(0)
         except KafkaError as failure:
             log.warning("%s", failure)
+
+    def _flush_what_moves(self) -> None:
+        """As `flush`, but ends soon if no record is delivered any more."""
+        if self._closing.is_set():
+            return
+        now = moved_at = time.monotonic()
+        deadline = now + FLUSH_S_MAX
+        left = len(self.raw)
+        while left and now < deadline:
+            still_left = self._left(FLUSH_LOOK_S)
+            now = time.monotonic()
+            if still_left < left:
+                left, moved_at, self._errors.all_down = still_left, now, False
+            elif now - moved_at > (UNREACHABLE_S if self._errors.all_down else STANDSTILL_S):
+                return
 
     async def __aenter__(self) -> Self:
         return self

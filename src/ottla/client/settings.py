@@ -144,10 +144,14 @@ class ConnectionErrors:
         self._logged_at: dict[str, float] = {}
         self._refused: KafkaError | None = None
         self._last, self._last_at = "", 0.0
+        self.all_down = False
+        """No broker can be reached, as far as is known."""
 
     def tell(self, error: confluent_kafka.KafkaError) -> None:
         trouble = error.str().partition(" (after ")[0]
-        if error.code() == confluent_kafka.KafkaError._ALL_BROKERS_DOWN and self._last:
+        all_down = error.code() == confluent_kafka.KafkaError._ALL_BROKERS_DOWN
+        self.all_down = self.all_down or all_down
+        if all_down and self._last:
             return  # each of them has its warning already
         unreachable = _UNREACHABLE.match(trouble)
         if unreachable is not None:

@@ -24,6 +24,8 @@ from ottla.engine.subtopologies import SubTopology
 from ottla.rows.java.murmur2 import partition_of
 
 LOG: Final = logging.getLogger(__name__)
+BATCH_BYTES_MAX: Final = 1 << 30
+"""An array of Arrow has less than twice as much."""
 
 
 @dataclass(slots=True)
@@ -49,14 +51,18 @@ class Entry:
 
     def records(self, rows: Sequence[Input]) -> list[AnyRecord] | None:
         """All of one topic, read at once; None if they must be read one by one."""
-        if self.reads_headers:
+        if self.reads_headers or sum(len(row[5] or b"") for row in rows) > BATCH_BYTES_MAX:
             return None
         topic = rows[0][0]
-        keys = self.key.deserialize_batch(topic, [row[4] for row in rows])
-        if keys is None:
-            return None
-        values = self.value.deserialize_batch(topic, [row[5] for row in rows])
-        if values is None:
+        try:
+            keys = self.key.deserialize_batch(topic, [row[4] for row in rows])
+            if keys is None:
+                return None
+            values = self.value.deserialize_batch(topic, [row[5] for row in rows])
+            if values is None:
+                return None
+        except Exception:
+            # It comes again for the record that has caused it, whose place is known then.
             return None
         return list(map(Record, keys, values, [row[3] for row in rows], [row[6] for row in rows]))
 

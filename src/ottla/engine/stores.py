@@ -30,8 +30,8 @@ V = TypeVar("V")
 
 PLACE: Final = struct.Struct(">qi")  # behind the key of a window store: start, number
 NUMBER_MAX: Final = 2**31 - 1
-READ_BEFORE_MAX: Final = 50_000
-"""Values that a store keeps beside their bytes."""
+READ_BEFORE_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of values that a store keeps beside their bytes; in memory they take some times as much."""
 _timestamp: Final = LONG.unpack_from
 _eight_bytes: Final = LONG.pack
 
@@ -262,6 +262,7 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):
         self._write_value = spec.value.serialize
         self._read_value = spec.value.deserialize
         self._read_before: dict[bytes, tuple[bytes, V]] | None = None
+        self._read_before_bytes = 0
         if spec.value.immutable and not cells.on_disk:
             self._read_before = {}
 
@@ -282,8 +283,10 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]]):
         if before is not None and before[0] is data:
             return before[1]
         value = cast(V, self._read_value(self.topic, data[8:]))
-        if len(known) >= READ_BEFORE_MAX:
+        self._read_before_bytes += len(data)
+        if self._read_before_bytes > READ_BEFORE_BYTES_MAX:
             known.clear()
+            self._read_before_bytes = len(data)
         known[cell] = (data, value)
         return value
 

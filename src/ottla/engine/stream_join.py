@@ -119,7 +119,7 @@ class StreamJoin(Processor[Any, Any]):
     def _join(self, record: AnyRecord) -> bool:
         joined = False
         key, value, timestamp = record.key, record.value, record.timestamp
-        first_ms, last_ms = timestamp - self._before_ms, timestamp + self._after_ms
+        first_ms, last_ms = timestamp - self._before_ms, max(0, timestamp + self._after_ms)
         joiner, is_left = self._joiner, self._side is Side.LEFT
         for other_ms, other in self._other.fetch_all(key, first_ms, last_ms):
             joined = True

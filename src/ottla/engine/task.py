@@ -14,8 +14,8 @@ that nodes remember, and what windowed stores have seen.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby, repeat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice, repeat
 from operator import itemgetter
 from typing import Any, Final
 
@@ -42,6 +42,8 @@ TASK_CELLS: Final = "__task"
 NEVER: Final = 2**63 - 1
 BATCH_MIN: Final = 64
 """Fewer records are read one by one: it is sooner done."""
+BATCH_MAX: Final = 8192
+"""So many are read at once, so that no more of them are in memory twice."""
 AFTERWARDS: Final = -1
 """The place of a schedule that was not made by `init`: nobody could make it again."""
 
@@ -107,8 +109,7 @@ class Task:
         """Records in the order in which they are given; what they send to topics."""
         marks, outputs = self._marks, self._outputs
         last = None
-        rows = rows if isinstance(rows, list) else list(rows)
-        for row, decoded in zip(rows, self._decoded(rows), strict=True):
+        for row, decoded in self._with_decoded(iter(rows)):
             topic, _, _, timestamp, key, value, headers, _, _ = row
             if marks is not None:
                 marks.append(len(outputs))
@@ -152,6 +153,11 @@ class Task:
                 node = node_of(error, self._steps) or entry.node
                 self._failed(FailureKind.PROCESSING, node, record, error)
         return self._take()
+
+    def _with_decoded(self, rows: Iterator[Input]) -> Iterator[tuple[Input, AnyRecord | None]]:
+        """In portions: a batch may be all that there is in a topic."""
+        while some := list(islice(rows, BATCH_MAX)):
+            yield from zip(some, self._decoded(some), strict=True)
 
     def _decoded(self, rows: Sequence[Input]) -> Iterable[AnyRecord | None]:
         """Records of formats that read a batch faster than one value; None for all others.

@@ -29,6 +29,11 @@ def columns_of(text: Text) -> set[str]:
     return {each[1:-1] for each in COLUMN.findall(text.python)}
 
 
+def is_column(text: Text) -> bool:
+    """True if it computes nothing."""
+    return COLUMN.fullmatch(text.python) is not None
+
+
 def column(name: str) -> Text:
     return Text(spark_name(name), f"row[{name!r}]")
 

@@ -33,14 +33,14 @@ from ottla.engine.views import StoreView
 from ottla.engine.windows import JoinWindows
 from ottla.rows.schema import WINDOWEND, WINDOWSTART
 from ottla.sql.lowering.keyed_source import KeyedSourceRows, can_key
-from ottla.sql.lowering.row_serdes import RowKey, StoredRow, StoreKey
+from ottla.sql.lowering.row_serdes import PLAIN, RowKey, StoredRow, StoreKey
 from ottla.sql.lowering.rows import Row
 from ottla.sql.lowering.steps import FOREIGN, KeyedRows
 from ottla.sql.lowering.tables import Changes, is_key, source_table
 from ottla.sql.plan import stages
 from ottla.sql.plan.stages import Side
 from ottla.sql.syntax.statements import JoinKind, SourceKind
-from ottla.sql.text import Text
+from ottla.sql.text import Text, is_column
 
 if TYPE_CHECKING:
     from ottla.sql.lowering.lower import Lowering
@@ -199,7 +199,10 @@ def _table_side(made: Lowering, name: str, side: Side, placed: RowKey | None = N
     if placed is not None and not _lies_by(side, placed):
         names = tuple(each for each, _ in row)
         node = made.repartition(name, node, StoredRow(names), placed)
-    return source_table(made, f"{name}-table", node, tuple(each for each, _ in row))
+    scalar = all(each.type.kind in PLAIN for each in side.input.layout.schema.columns)
+    immutable = scalar and all(is_column(text) for _, text in row)
+    names = tuple(each for each, _ in row)
+    return source_table(made, f"{name}-table", node, names, immutable=immutable)
 
 
 def tables(made: Lowering, step: str, operator: stages.TableJoin) -> Changes:

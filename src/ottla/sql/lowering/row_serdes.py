@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from ottla.client.schema_registry import SchemaRegistry
@@ -79,6 +80,8 @@ class HalfSerde(Serde[Any]):
         columns, problems = self.half.read(pa.array(present, pa.binary()))
         if problems:
             return None
+        if any(map(_has_negative_zero, columns)):
+            return None  # `-0` is 0.0 where it is read alone, and a key has other bytes
         rows = zip(*map(_values, columns), strict=True)
         if len(present) == len(data):
             return list(rows)
@@ -185,10 +188,10 @@ class StoreKey(Serde[tuple[Any, ...]]):
 class StoredRow(Serde[dict[str, Any]]):
     """A row by the names of its columns, which the bytes do not repeat."""
 
-    immutable = True
-
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], *, immutable: bool = False) -> None:
+        """`immutable`: no column is an ARRAY, MAP or STRUCT, which a user's function may change."""
         self._names = tuple(names)
+        self.immutable = immutable
 
     def serialize(self, topic: str, value: dict[str, Any] | None) -> bytes | None:
         if value is None:
@@ -235,6 +238,13 @@ def packed(value: Any) -> bytes:
     buffer.truncate()
     pickler.dump(value)
     return buffer.getvalue()
+
+
+def _has_negative_zero(column: pa.Array) -> bool:
+    if not pa.types.is_floating(column.type):
+        return False
+    numbers = column.to_numpy(zero_copy_only=False)
+    return bool(np.any((numbers == 0) & np.signbit(numbers)))
 
 
 def _values(column: pa.Array) -> list[Any]:

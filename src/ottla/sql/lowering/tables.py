@@ -32,11 +32,18 @@ class Changes:
 
 
 def source_table(
-    made: Lowering, name: str, parent: str, row: Sequence[str], *, windowed: bool = False
+    made: Lowering,
+    name: str,
+    parent: str,
+    row: Sequence[str],
+    *,
+    windowed: bool = False,
+    immutable: bool = False,
 ) -> str:
     """Rows become changes: a store, called `<name>-store`, knows what was there before."""
     key = SessionWindowed(StoreKey()) if windowed else StoreKey()
-    spec = made.store(f"{name}-store", StoreKind.TIMESTAMPED_KEY_VALUE, key, StoredRow(row))
+    value = StoredRow(row, immutable=immutable)
+    spec = made.store(f"{name}-store", StoreKind.TIMESTAMPED_KEY_VALUE, key, value)
     step = partial(SourceStep, spec, old_values=True)
     return made.node(name, step, [parent], [spec.name])
 

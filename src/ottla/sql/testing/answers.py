@@ -108,6 +108,10 @@ class DriverAnswers:
     def spark_state(self) -> str:
         return "not started"
 
+    def unreadable_words(self) -> dict[str, str]:
+        """The driver keeps what can't be read in `failures`."""
+        return {}
+
     def give_up_waiting(self) -> None:
         """Nothing is waited for."""
 
