@@ -8,7 +8,8 @@ from ottla.errors import ErrorCode, KafkaError
 def parse_servers(bootstrap_servers: str) -> list[tuple[str, int]]:
     """KafkaError says which part is not an address, in Kafka's words, and how one looks."""
     servers = []
-    for each in bootstrap_servers.split(","):
+    parts = [each for each in bootstrap_servers.split(",") if each.strip()]
+    for each in parts or [bootstrap_servers]:
         host, colon, port = each.strip().rpartition(":")
         host = host.rpartition("://")[2].strip("[]")
         if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:

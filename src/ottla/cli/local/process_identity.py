@@ -38,8 +38,10 @@ class ProcessIdentity:
             return self._send_by_pid(number)
         try:
             descriptor = os.pidfd_open(self.pid)
-        except OSError:  # there is no such process
+        except ProcessLookupError:
             return False
+        except OSError:  # no descriptor to be had: an old kernel, or a rule against it
+            return self._send_by_pid(number)
         try:
             if not self.is_alive:
                 return False

@@ -53,6 +53,7 @@ class RunRecords:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self._path(record)
         beside = path.with_suffix(f".{os.getpid()}.new")
+        beside.touch(0o600)  # the command may have a password in it
         beside.write_text(json.dumps(asdict(record), indent=2) + "\n")
         beside.replace(path)
 

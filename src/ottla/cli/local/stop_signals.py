@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a closed terminal: the first asks for an end, the second for one at once."""
+"""Ctrl-C, SIGTERM and a closed terminal ask for an end; a Ctrl-C after it for one at once."""
 
 from __future__ import annotations
 
@@ -36,4 +36,6 @@ class StopSignals:
             signal.signal(number, handler)
 
     def _take(self, number: int, frame: FrameType | None) -> None:
-        self.count += 1
+        # A terminal that closes may say so twice, and `down` sends SIGTERM: only Ctrl-C is urgent.
+        if self.count == 0 or number == signal.SIGINT:
+            self.count += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from ottla.cli.kafka.tool import ToolError
 from ottla.cli.local.local_service import LocalService
@@ -75,7 +76,7 @@ def _watch(stack: Stack, signals: StopSignals) -> int:
         for name, record in records.items():
             _report(stack, known[name], record, gone)
             known[name] = record
-        if gone == set(records):
+        if records and gone == set(records):
             console().print("[bold red]no service runs any more[/]")
             stack.forget()
             return 1
@@ -99,16 +100,21 @@ def _report(stack: Stack, before: RunRecord, now: RunRecord, gone: set[str]) -> 
 
 def _end(stack: Stack, signals: StopSignals) -> int:
     out = console()
+
+    def say(words: str) -> None:
+        with suppress(OSError):  # a terminal that was closed; the services must end all the same
+            out.print(words, highlight=False)
+
     running = [each for each in stack.services if each.is_alive]
     if running:
         names = ", ".join(each.name for each in reversed(running))
-        out.print(f"\nstops {names} [dim](Ctrl-C again: at once)[/] ...", highlight=False)
+        say(f"\nstops {names} [dim](Ctrl-C again: at once)[/] ...")
     began = time.monotonic()
 
     def show(record: RunRecord) -> None:
-        out.print(f"{record.name} stopped [dim]after {time.monotonic() - began:.1f} s[/]")
+        say(f"{record.name} stopped [dim]after {time.monotonic() - began:.1f} s[/]")
 
     first = signals.count
     stack.end(show, lambda: signals.count > max(first, 1))
-    out.print("all stopped")
+    say("all stopped")
     return 0
