@@ -221,7 +221,8 @@ def test_a_commit_whose_answer_was_lost_is_done_once(
 
 def test_a_server_that_dies_and_returns_is_waited_for() -> None:
     async def scenario() -> None:
-        store = await ZooKeeperStore.open(server.connect, session_timeout_s=8)
+        # Longer than a busy machine needs to start the server: the session must outlive that.
+        store = await ZooKeeperStore.open(server.connect, session_timeout_s=30)
         changes = store.changes("/")
         hold = await store.hold("/brokers/ids/1", b"me")
         await store.create("/a", b"1")
