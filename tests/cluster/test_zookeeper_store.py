@@ -239,7 +239,7 @@ def test_a_server_that_dies_and_returns_is_waited_for() -> None:
         await other.close()
         await store.close()
 
-    with ZooKeeperServer() as server:
+    with ZooKeeperServer(properties={"maxSessionTimeout": "60000"}) as server:
         run(scenario)
 
 
