@@ -24,9 +24,10 @@ from ottla.wire.messages.vote import VoteRequest, VoteResponse
 def test_addresses_are_hosts_and_ports() -> None:
     assert parse_servers("a:1, b:2") == [("a", 1), ("b", 2)]
     assert parse_servers("[::1]:9092") == [("::1", 9092)]
+    assert parse_servers("a:1,,b:2,") == [("a", 1), ("b", 2)], "as Kafka's clients"
 
 
-@pytest.mark.parametrize("text", ["localhost", "a:b", ":9092", "a:70000", "a:1,", ""])
+@pytest.mark.parametrize("text", ["localhost", "a:b", ":9092", "a:70000", "a:1,b", ",", ""])
 def test_what_is_no_address_is_named(text: str) -> None:
     with pytest.raises(KafkaError, match=r"Invalid url in bootstrap\.servers"):
         parse_servers(text)
